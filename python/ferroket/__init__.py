@@ -1,0 +1,39 @@
+"""NetKet on every core of a CPU cluster: Rust kernels and MPI collectives.
+
+Importing this package is cheap and doesn't import JAX: its parts are loaded when they are first used, so
+that :func:`initialize` can prepare MPI and the cores before JAX starts.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ferroket import distributed, operator
+    from ferroket.distributed import initialize, runtime_info
+    from ferroket.operator import accelerate
+
+# Where each public name lives; a name that equals its module is the module itself.
+_PUBLIC = {
+    "accelerate": "ferroket.operator",
+    "distributed": "ferroket.distributed",
+    "initialize": "ferroket.distributed",
+    "operator": "ferroket.operator",
+    "runtime_info": "ferroket.distributed",
+}
+
+__all__ = ["__version__", "accelerate", "distributed", "initialize", "operator", "runtime_info"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("ferroket")
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'ferroket' has no attribute {name!r}")
+    module = importlib.import_module(_PUBLIC[name])
+    return module if module.__name__ == f"ferroket.{name}" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return __all__
