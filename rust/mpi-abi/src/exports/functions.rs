@@ -1,0 +1,385 @@
+//! The functions of MPI that XLA calls, and a few that say what runs.
+//!
+//! Three of them differ from plain forwarding, to mend what XLA does: [`MPIABI_Is_thread_main`],
+//! [`MPIABI_Comm_split`] and [`MPIABI_Comm_free`]. How MPI is started and ended is [`crate::runtime`]'s.
+
+#![allow(clippy::missing_safety_doc)] // the MPI standard says what each function requires
+
+use std::ffi::{c_char, c_int, c_void};
+use std::path::PathBuf;
+
+use crate::abi::{self, Handle, Status, ThreadLevel};
+use crate::library::api::{RealStatus, Unknown};
+use crate::runtime::{self, Runtime, attach, running, stop};
+use crate::with_api;
+
+/// The running MPI; a call before `MPI_Init_thread` is an error that only the message can tell.
+fn mpi(function: &str) -> &'static Runtime {
+    running().unwrap_or_else(|| stop(&format!("{function} was called before MPI_Init_thread")))
+}
+
+/// A datatype or operation that has no translation: XLA began to use something that this wrapper doesn't know.
+fn known<H>(function: &str, handle: Result<H, Unknown>) -> H {
+    handle.unwrap_or_else(|Unknown { what, number }| {
+        stop(&format!(
+            "{function} was called with a {what} that this wrapper doesn't know (number {number:#x} of the MPI-5 \
+             ABI). This jaxlib is newer than this ferroket knows: please update ferroket"
+        ))
+    })
+}
+
+/// The environments to look for MPI in when no Python code said so: the one this file is installed in, and the
+/// active one.
+fn prefixes() -> Vec<PathBuf> {
+    let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
+    crate::library::own_prefix().into_iter().chain(active).collect()
+}
+
+/// MPItrampoline calls it while loading the wrapper; there is no Fortran here, but it shows that we were loaded.
+#[unsafe(no_mangle)]
+pub extern "C" fn mpiwrapper_export_fortran_constants_() {
+    runtime::trampoline_attached();
+}
+
+/// Starts MPI, or joins it if it runs already. XLA asks for `MPI_THREAD_FUNNELED` and never looks at what it got;
+/// it needs, and gets, `MPI_THREAD_MULTIPLE`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Init_thread(
+    _argc: *mut c_int,
+    _argv: *mut *mut *mut c_char,
+    _required: c_int,
+    provided: *mut c_int,
+) -> c_int {
+    // XLA doesn't look at the outcome, and would go on with a communicator that doesn't exist.
+    if let Err(error) = attach(&prefixes()) {
+        stop(&error.to_string());
+    }
+    // SAFETY: the standard lets the caller pass a valid pointer only.
+    unsafe { *provided = ThreadLevel::Multiple as c_int };
+    abi::SUCCESS
+}
+
+/// Finalizes MPI if XLA's call of `MPI_Init_thread` initialised it; else its owner will.
+#[unsafe(no_mangle)]
+pub extern "C" fn MPIABI_Finalize() -> c_int {
+    running().map_or(abi::SUCCESS, Runtime::finish)
+}
+
+/// Whether MPI was initialised.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Initialized(flag: *mut c_int) -> c_int {
+    // SAFETY: the standard lets the caller pass a valid pointer only.
+    unsafe { *flag = c_int::from(running().is_some()) };
+    abi::SUCCESS
+}
+
+/// Whether MPI was finalized.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Finalized(flag: *mut c_int) -> c_int {
+    // SAFETY: the standard lets the caller pass a valid pointer only.
+    unsafe { *flag = c_int::from(running().is_some_and(Runtime::is_over)) };
+    abi::SUCCESS
+}
+
+/// The level of thread support.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Query_thread(provided: *mut c_int) -> c_int {
+    // SAFETY: the standard lets the caller pass a valid pointer only.
+    unsafe { *provided = mpi("MPI_Query_thread").thread_level() as c_int };
+    abi::SUCCESS
+}
+
+/// Always true. XLA creates communicators only on "the main thread", but runs large programs on its pool; there
+/// the guard would end the program, though with `MPI_THREAD_MULTIPLE` any thread may call MPI.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Is_thread_main(flag: *mut c_int) -> c_int {
+    // SAFETY: the standard lets the caller pass a valid pointer only.
+    unsafe { *flag = 1 };
+    abi::SUCCESS
+}
+
+/// The rank in a communicator.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Comm_rank(comm: Handle, rank: *mut c_int) -> c_int {
+    let mpi = mpi("MPI_Comm_rank");
+    // SAFETY: the arguments are those of the standard, translated.
+    with_api!(mpi.library(), api => unsafe { (api.functions.comm_rank)(api.comm(mpi.comm(comm)), rank) })
+}
+
+/// The size of a communicator.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Comm_size(comm: Handle, size: *mut c_int) -> c_int {
+    let mpi = mpi("MPI_Comm_size");
+    // SAFETY: the arguments are those of the standard, translated.
+    with_api!(mpi.library(), api => unsafe { (api.functions.comm_size)(api.comm(mpi.comm(comm)), size) })
+}
+
+/// Splits a communicator. XLA's key is the rank that the caller will have in the new group; another rank means
+/// that the ranks are creating different groups at the same time, and a hang or a wrong sum would follow.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Comm_split(comm: Handle, color: c_int, key: c_int, new: *mut Handle) -> c_int {
+    let mpi = mpi("MPI_Comm_split");
+    // SAFETY: the arguments are those of the standard, translated; `new` is valid for writing.
+    let (code, rank) = with_api!(mpi.library(), api => unsafe {
+        let mut real = api.comm(abi::COMM_NULL);
+        let mut rank = key;
+        let mut code = (api.functions.comm_split)(api.comm(mpi.comm(comm)), color, key, &raw mut real);
+        if code == abi::SUCCESS {
+            *new = api.comm_back(real);
+            if *new != abi::COMM_NULL {
+                code = (api.functions.comm_rank)(real, &raw mut rank);
+            }
+        }
+        (code, rank)
+    });
+    if rank != key {
+        stop(&format!(
+            "asked for place {key} in the group of processes that starts with device {color}, and got place \
+             {rank}: the ranks are creating different groups at the same time. Every rank has to run the same \
+             JAX programs in the same order; look for a computation under `if jax.process_index() == 0:`"
+        ));
+    }
+    code
+}
+
+/// Frees a communicator. XLA also frees after `MPI_Finalize`, which MPICH punishes with exit code 1; there is
+/// nothing left to free then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Comm_free(comm: *mut Handle) -> c_int {
+    // SAFETY: the standard lets the caller pass a valid pointer only.
+    let ours = unsafe { std::ptr::replace(comm, abi::COMM_NULL) };
+    let Some(mpi) = running().filter(|mpi| !mpi.is_over()) else { return abi::SUCCESS };
+    // SAFETY: the communicator is one that XLA made, and MPI still runs.
+    with_api!(mpi.library(), api => unsafe {
+        let mut real = api.comm(ours);
+        (api.functions.comm_free)(&raw mut real)
+    })
+}
+
+/// The text of an error code.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Error_string(code: c_int, text: *mut c_char, length: *mut c_int) -> c_int {
+    // SAFETY: the arguments are those of the standard; MPItrampoline's buffers fit any library's messages.
+    with_api!(mpi("MPI_Error_string").library(), api => unsafe { (api.functions.error_string)(code, text, length) })
+}
+
+/// The version of the MPI standard: the running library's, or the one that MPItrampoline itself speaks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Get_version(version: *mut c_int, subversion: *mut c_int) -> c_int {
+    let Some(mpi) = running() else {
+        // SAFETY: the standard lets the caller pass valid pointers only.
+        unsafe { (*version, *subversion) = (3, 1) };
+        return abi::SUCCESS;
+    };
+    // SAFETY: the arguments are those of the standard.
+    with_api!(mpi.library(), api => unsafe { (api.functions.get_version)(version, subversion) })
+}
+
+/// The version of the library. With `MPITRAMPOLINE_VERBOSE` it is asked for at `import jax`, before there is any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Get_library_version(text: *mut c_char, length: *mut c_int) -> c_int {
+    const NOT_STARTED: &std::ffi::CStr = c"Ferroket's MPI wrapper; the MPI library is opened when MPI is started";
+    let Some(mpi) = running() else {
+        let bytes = NOT_STARTED.to_bytes_with_nul();
+        // SAFETY: MPItrampoline's buffer has 8192 bytes, and both pointers are valid.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), text, bytes.len());
+            *length = bytes.len() as c_int - 1;
+        }
+        return abi::SUCCESS;
+    };
+    // SAFETY: the arguments are those of the standard; MPItrampoline's buffer fits any library's text.
+    with_api!(mpi.library(), api => unsafe { (api.functions.get_library_version)(text, length) })
+}
+
+/// Ends the job.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Abort(comm: Handle, code: c_int) -> c_int {
+    let mpi = mpi("MPI_Abort");
+    // SAFETY: the arguments are those of the standard, translated.
+    with_api!(mpi.library(), api => unsafe { (api.functions.abort)(api.comm(mpi.comm(comm)), code) })
+}
+
+/// Reduces over all ranks, the result on each.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Allreduce(
+    send: *const c_void,
+    receive: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    operation: Handle,
+    comm: Handle,
+) -> c_int {
+    const NAME: &str = "MPI_Allreduce";
+    let mpi = mpi(NAME);
+    // SAFETY: the arguments are those of the standard, translated.
+    with_api!(mpi.library(), api => unsafe {
+        (api.functions.allreduce)(
+            api.buffer(send),
+            receive,
+            count,
+            known(NAME, api.datatype(datatype)),
+            known(NAME, api.operation(operation)),
+            api.comm(mpi.comm(comm)),
+        )
+    })
+}
+
+/// Gathers from all ranks, the result on each.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Allgather(
+    send: *const c_void,
+    send_count: c_int,
+    send_type: Handle,
+    receive: *mut c_void,
+    receive_count: c_int,
+    receive_type: Handle,
+    comm: Handle,
+) -> c_int {
+    const NAME: &str = "MPI_Allgather";
+    let mpi = mpi(NAME);
+    // SAFETY: the arguments are those of the standard, translated.
+    with_api!(mpi.library(), api => unsafe {
+        (api.functions.allgather)(
+            api.buffer(send),
+            send_count,
+            known(NAME, api.datatype(send_type)),
+            receive,
+            receive_count,
+            known(NAME, api.datatype(receive_type)),
+            api.comm(mpi.comm(comm)),
+        )
+    })
+}
+
+/// Reduces over all ranks, a part of the result on each.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Reduce_scatter(
+    send: *const c_void,
+    receive: *mut c_void,
+    receive_counts: *const c_int,
+    datatype: Handle,
+    operation: Handle,
+    comm: Handle,
+) -> c_int {
+    const NAME: &str = "MPI_Reduce_scatter";
+    let mpi = mpi(NAME);
+    // SAFETY: the arguments are those of the standard, translated.
+    with_api!(mpi.library(), api => unsafe {
+        (api.functions.reduce_scatter)(
+            api.buffer(send),
+            receive,
+            receive_counts,
+            known(NAME, api.datatype(datatype)),
+            known(NAME, api.operation(operation)),
+            api.comm(mpi.comm(comm)),
+        )
+    })
+}
+
+/// Sends to one rank while receiving from another.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Sendrecv(
+    send: *const c_void,
+    send_count: c_int,
+    send_type: Handle,
+    destination: c_int,
+    send_tag: c_int,
+    receive: *mut c_void,
+    receive_count: c_int,
+    receive_type: Handle,
+    source: c_int,
+    receive_tag: c_int,
+    comm: Handle,
+    status: *mut Status,
+) -> c_int {
+    const NAME: &str = "MPI_Sendrecv";
+    let mpi = mpi(NAME);
+    let mut real = RealStatus::default();
+    // SAFETY: the arguments are those of the standard, translated.
+    with_api!(mpi.library(), api => unsafe {
+        let code = (api.functions.sendrecv)(
+            send,
+            send_count,
+            known(NAME, api.datatype(send_type)),
+            api.peer(destination),
+            send_tag,
+            receive,
+            receive_count,
+            known(NAME, api.datatype(receive_type)),
+            api.peer(source),
+            api.tag(receive_tag),
+            api.comm(mpi.comm(comm)),
+            api.status(status, &mut real),
+        );
+        if !status.is_null() {
+            *status = api.status_back(&real);
+        }
+        code
+    })
+}
+
+/// Starts to send.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Isend(
+    buffer: *const c_void,
+    count: c_int,
+    datatype: Handle,
+    destination: c_int,
+    tag: c_int,
+    comm: Handle,
+    request: *mut Handle,
+) -> c_int {
+    const NAME: &str = "MPI_Isend";
+    let mpi = mpi(NAME);
+    // SAFETY: the arguments are those of the standard, translated; `request` is valid for writing.
+    with_api!(mpi.library(), api => unsafe {
+        let mut real = api.request(abi::REQUEST_NULL);
+        let datatype = known(NAME, api.datatype(datatype));
+        let comm = api.comm(mpi.comm(comm));
+        let code = (api.functions.isend)(buffer, count, datatype, api.peer(destination), tag, comm, &raw mut real);
+        *request = api.request_back(real);
+        code
+    })
+}
+
+/// Starts to receive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Irecv(
+    buffer: *mut c_void,
+    count: c_int,
+    datatype: Handle,
+    source: c_int,
+    tag: c_int,
+    comm: Handle,
+    request: *mut Handle,
+) -> c_int {
+    const NAME: &str = "MPI_Irecv";
+    let mpi = mpi(NAME);
+    // SAFETY: the arguments are those of the standard, translated; `request` is valid for writing.
+    with_api!(mpi.library(), api => unsafe {
+        let mut real = api.request(abi::REQUEST_NULL);
+        let datatype = known(NAME, api.datatype(datatype));
+        let comm = api.comm(mpi.comm(comm));
+        let code =
+            (api.functions.irecv)(buffer, count, datatype, api.peer(source), api.tag(tag), comm, &raw mut real);
+        *request = api.request_back(real);
+        code
+    })
+}
+
+/// Waits until a request is complete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIABI_Wait(request: *mut Handle, status: *mut Status) -> c_int {
+    let mut real_status = RealStatus::default();
+    // SAFETY: the arguments are those of the standard, translated; `request` is valid for reading and writing.
+    with_api!(mpi("MPI_Wait").library(), api => unsafe {
+        let mut real = api.request(*request);
+        let code = (api.functions.wait)(&raw mut real, api.status(status, &mut real_status));
+        *request = api.request_back(real);
+        if !status.is_null() {
+            *status = api.status_back(&real_status);
+        }
+        code
+    })
+}

@@ -1,0 +1,5 @@
+//! The symbols that MPItrampoline looks up.
+
+pub mod constants;
+pub mod functions;
+pub mod unprovided;

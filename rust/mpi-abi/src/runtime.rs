@@ -1,0 +1,223 @@
+//! The MPI of this process: started or joined once, and shared by XLA and Python.
+//!
+//! What is mended here, because XLA doesn't do it: MPI that somebody else initialised is only joined; the level
+//! of thread support is `MPI_THREAD_MULTIPLE` or the program doesn't start; XLA gets a private duplicate of
+//! `MPI_COMM_WORLD`, so that a user's own collectives never meet XLA's; only who initialised MPI finalizes it.
+
+use std::ffi::c_int;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use crate::abi::{self, Handle, SUCCESS, ThreadLevel};
+use crate::library::{Attempt, Candidate, Library, find};
+use crate::{Error, with_api};
+
+/// The MPI that this process runs on.
+#[derive(Debug)]
+pub struct Runtime {
+    library: Library,
+    found: Candidate,
+    attempts: Vec<Attempt>,
+    /// XLA's own duplicate of `MPI_COMM_WORLD`, by our number.
+    world: Handle,
+    rank: c_int,
+    size: c_int,
+    level: ThreadLevel,
+    /// We initialised MPI, so we finalize it.
+    ours: bool,
+    /// XLA said that it is done.
+    done: AtomicBool,
+}
+
+static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+/// Held while MPI is being started, so that it is started once. A failure isn't kept: the next call tries again.
+static STARTING: Mutex<()> = Mutex::new(());
+static TRAMPOLINE: AtomicBool = AtomicBool::new(false);
+
+/// The running MPI, if it was started or joined.
+#[must_use]
+pub fn running() -> Option<&'static Runtime> {
+    RUNTIME.get()
+}
+
+/// Whether MPItrampoline has loaded this library as its wrapper.
+#[must_use]
+pub fn is_trampoline_attached() -> bool {
+    TRAMPOLINE.load(Ordering::Relaxed)
+}
+
+/// MPItrampoline calls this while it loads a wrapper.
+pub(crate) fn trampoline_attached() {
+    TRAMPOLINE.store(true, Ordering::Relaxed);
+}
+
+/// Starts MPI, or joins the one that runs in this process already. All ranks have to call it: duplicating
+/// `MPI_COMM_WORLD` is a collective operation. Later calls return the same.
+///
+/// `prefixes` are environments in whose `lib` the library may be, best first.
+pub fn attach(prefixes: &[PathBuf]) -> Result<&'static Runtime, Error> {
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let _guard = STARTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let runtime = start(prefixes)?;
+    Ok(RUNTIME.get_or_init(|| runtime))
+}
+
+fn start(prefixes: &[PathBuf]) -> Result<Runtime, Error> {
+    let discovery = find(prefixes)?;
+    let library = discovery.library;
+    // SAFETY: these are the functions of MPI with their arguments as the standard has them; `Initialized` and
+    // `Finalized` may be called at any time, the others once MPI is initialised, which is made sure of.
+    let (world, rank, size, level, ours) = with_api!(library, api => unsafe {
+        let (mut initialized, mut finalized) = (0, 0);
+        library.check("MPI_Initialized", (api.functions.initialized)(&raw mut initialized))?;
+        library.check("MPI_Finalized", (api.functions.finalized)(&raw mut finalized))?;
+        if finalized != 0 {
+            return Err(Error::Finalized);
+        }
+        let mut provided = 0;
+        let ours = initialized == 0;
+        if ours {
+            prepare_intel(&library);
+            let null = std::ptr::null_mut();
+            let code = (api.functions.init_thread)(null, null.cast(), api.thread_multiple(), &raw mut provided);
+            library.check("MPI_Init_thread", code)?;
+        } else {
+            library.check("MPI_Query_thread", (api.functions.query_thread)(&raw mut provided))?;
+        }
+        let level = library.thread_level(provided);
+        if level < ThreadLevel::Multiple {
+            return Err(Error::ThreadLevel { path: library.path().to_path_buf(), level });
+        }
+        let mut world = api.comm(abi::COMM_NULL);
+        let (mut rank, mut size) = (0, 0);
+        library.check("MPI_Comm_dup", (api.functions.comm_dup)(api.comm(abi::COMM_WORLD), &raw mut world))?;
+        // An error in XLA's communicators becomes a status of XLA's, with a Python traceback.
+        library.check(
+            "MPI_Comm_set_errhandler",
+            (api.functions.comm_set_errhandler)(world, api.errors_return()),
+        )?;
+        library.check("MPI_Comm_rank", (api.functions.comm_rank)(world, &raw mut rank))?;
+        library.check("MPI_Comm_size", (api.functions.comm_size)(world, &raw mut size))?;
+        (api.comm_back(world), rank, size, level, ours)
+    });
+    Ok(Runtime {
+        library,
+        found: discovery.candidate,
+        attempts: discovery.attempts,
+        world,
+        rank,
+        size,
+        level,
+        ours,
+        done: AtomicBool::new(false),
+    })
+}
+
+impl Runtime {
+    /// The library.
+    #[must_use]
+    pub fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// Where the library was found.
+    #[must_use]
+    pub fn found(&self) -> &Candidate {
+        &self.found
+    }
+
+    /// The places that were tried, this one last.
+    #[must_use]
+    pub fn attempts(&self) -> &[Attempt] {
+        &self.attempts
+    }
+
+    /// This process's rank in `MPI_COMM_WORLD`.
+    #[must_use]
+    pub fn rank(&self) -> c_int {
+        self.rank
+    }
+
+    /// The number of processes in `MPI_COMM_WORLD`.
+    #[must_use]
+    pub fn size(&self) -> c_int {
+        self.size
+    }
+
+    /// The level of thread support, `MPI_THREAD_MULTIPLE`.
+    #[must_use]
+    pub fn thread_level(&self) -> ThreadLevel {
+        self.level
+    }
+
+    /// The communicator that XLA means: its private duplicate where it says `MPI_COMM_WORLD`.
+    pub(crate) fn comm(&self, ours: Handle) -> Handle {
+        if ours == abi::COMM_WORLD { self.world } else { ours }
+    }
+
+    /// Whether MPI is over, for XLA or for everybody.
+    pub(crate) fn is_over(&self) -> bool {
+        let mut finalized = 0;
+        // SAFETY: `MPI_Finalized` may be called at any time.
+        let code = with_api!(self.library, api => unsafe { (api.functions.finalized)(&raw mut finalized) });
+        self.done.load(Ordering::Acquire) || code != SUCCESS || finalized != 0
+    }
+
+    /// XLA is done: finalizes MPI if we initialised it. What XLA frees later is over already.
+    pub(crate) fn finish(&self) -> c_int {
+        let was_over = self.is_over();
+        self.done.store(true, Ordering::Release);
+        if was_over || !self.ours {
+            return SUCCESS;
+        }
+        // SAFETY: MPI is initialised and not finalized, by us; XLA promises not to use it any more.
+        with_api!(self.library, api => unsafe { (api.functions.finalize)() })
+    }
+}
+
+/// Stops the whole job with a message: for what can't be reported in another way, and would hang the others.
+pub fn stop(message: &str) -> ! {
+    let rank = running().map(|runtime| format!(" rank {}:", runtime.rank)).unwrap_or_default();
+    // Nothing is left to do where even stderr is gone.
+    let _ = writeln!(std::io::stderr(), "ferroket:{rank} {message}");
+    if let Some(runtime) = running().filter(|runtime| !runtime.is_over()) {
+        // SAFETY: MPI runs; `MPI_Abort` is made for this.
+        with_api!(runtime.library, api => unsafe {
+            (api.functions.abort)(api.comm(abi::COMM_WORLD), 1);
+        });
+    }
+    std::process::exit(1)
+}
+
+/// Intel MPI opens its own libfabric by name, which the loader can't find where it came from a Python package:
+/// opens it first, and says where its providers are.
+fn prepare_intel(library: &Library) {
+    if !library.is_intel() {
+        return;
+    }
+    let Some(folder) = library.path().parent() else { return };
+    let prefix = folder.parent().unwrap_or(folder);
+    let places = [prefix.join("opt/mpi/libfabric/lib"), prefix.join("libfabric/lib"), folder.to_path_buf()];
+    let Some(fabric) = places.iter().map(|place| place.join("libfabric.so.1")).find(|file| file.exists()) else {
+        return; // a system installation, whose own scripts set the paths
+    };
+    if std::env::var_os("FI_PROVIDER_PATH").is_none() {
+        let home = fabric.parent().unwrap_or(Path::new("."));
+        let providers = [home.join("prov"), home.to_path_buf()].into_iter().find(|path| path.is_dir());
+        if let Some(providers) = providers {
+            // SAFETY: this runs while MPI is being started, before XLA has made its threads.
+            unsafe { std::env::set_var("FI_PROVIDER_PATH", providers) };
+        }
+    }
+    // SAFETY: opening libfabric runs its constructors, which have no preconditions. It stays open.
+    if let Ok(object) = unsafe { libloading::Library::new(&fabric) } {
+        std::mem::forget(object);
+    }
+}
