@@ -5,6 +5,7 @@
 
 use pyo3::prelude::*;
 
+mod deadline;
 mod handlers;
 mod mpi;
 
@@ -12,9 +13,9 @@ mod mpi;
 #[pymodule]
 mod _lib {
     #[pymodule_export]
+    use super::deadline::Deadline;
+    #[pymodule_export]
     use super::handlers::ffi_handlers;
     #[pymodule_export]
-    use super::mpi::{
-        Launcher, Mpi, MpiLibrary, attach_mpi, detect_launcher, find_mpi, is_trampoline_attached,
-    };
+    use super::mpi::{Launcher, Mpi, MpiLibrary, attach_mpi, detect_launcher, find_mpi, is_trampoline_attached};
 }

