@@ -10,7 +10,6 @@ import sys
 from contextlib import contextmanager
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ferroket import _lib
@@ -18,6 +17,7 @@ from ferroket.distributed import cores, info
 from ferroket.distributed.coordinator import Coordinator
 from ferroket.distributed.failure import abort_on_uncaught_exception
 from ferroket.distributed.info import RuntimeInfo
+from ferroket.distributed.library import search_prefixes
 from ferroket.distributed.node import Node, this_node
 
 _COLLECTIVES = ("mpi", "gloo")
@@ -119,17 +119,9 @@ def _deadline(launcher: _lib.Launcher) -> _lib.Deadline:
     )
 
 
-def _prefixes() -> list[Path]:
-    """The environments in whose ``lib`` an MPI library may be, in the order of mpi4py."""
-    import site
-
-    user = [Path(site.getuserbase())] if site.ENABLE_USER_SITE else []
-    return list(dict.fromkeys([Path(sys.prefix), *user, Path(sys.base_prefix)]))
-
-
 def _start_mpi(launcher: _lib.Launcher) -> tuple[Any, _lib.Mpi, str]:
     """mpi4py's ``COMM_WORLD``, MPI as XLA will see it (the same library, started once), and how it was found."""
-    prefixes = _prefixes()
+    prefixes = search_prefixes()
     found = _lib.find_mpi(prefixes)
     # mpi4py starts MPI when it is first imported, on the library that is named here.
     with _environment("MPI4PY_LIBMPI", str(found.path)):

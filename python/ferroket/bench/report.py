@@ -1,0 +1,127 @@
+"""What a benchmark found: a table for people, JSON for programs, a picture for documents."""
+
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ferroket.distributed import cores
+from ferroket.distributed.info import versions
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case of a benchmark.
+
+    Attributes:
+        case: what was computed.
+        seconds: the median time of each contender, by name.
+        limits: times to read them against, by name: the machine's memset, MPI's own latency.
+        bars: for a peer, how many times faster than it ours has to be.
+    """
+
+    case: str
+    seconds: dict[str, float]
+    limits: dict[str, float] = field(default_factory=dict)
+    bars: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The rows of a benchmark, `ours` compared with every other contender."""
+
+    title: str
+    ours: str
+    rows: Sequence[Row]
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def ratios(self, row: Row) -> dict[str, float]:
+        """How many times faster ours is than each peer."""
+        own = row.seconds[self.ours]
+        return {name: time / own for name, time in row.seconds.items() if name != self.ours}
+
+    def print(self, console: Console | None = None) -> None:
+        """Prints the table."""
+        peers = [name for name in self.rows[0].seconds if name != self.ours]
+        limits = list(dict.fromkeys(name for row in self.rows for name in row.limits))
+        table = Table(title=self.title, caption="medians; × is how many times faster than the peer")
+        table.add_column("case")
+        for name in [self.ours, *peers, *limits]:
+            table.add_column(name, justify="right")
+        for peer in peers:
+            table.add_column(f"× {peer}", justify="right")
+        for row in self.rows:
+            times = [row.seconds[name] for name in [self.ours, *peers]] + [row.limits.get(name) for name in limits]
+            ratios = [_ratio(self.ratios(row)[peer], row.bars.get(peer)) for peer in peers]
+            table.add_row(row.case, *map(_time, times), *ratios)
+        (console or Console()).print(table)
+
+    def write_json(self, path: Path) -> None:
+        """Writes settings, machine, versions and rows."""
+        content = {
+            "title": self.title,
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "machine": machine(),
+            "versions": versions(),
+            "settings": self.settings,
+            "ours": self.ours,
+            "rows": [asdict(row) | {"ratios": self.ratios(row)} for row in self.rows],
+        }
+        path.write_text(json.dumps(content, indent=2) + "\n")
+
+    def plot(self, path: Path) -> None:
+        """Draws the times as bars, on a logarithmic scale.
+
+        Raises:
+            ModuleNotFoundError: matplotlib isn't installed.
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError("--plot needs matplotlib: pip install matplotlib") from error
+        names = list(self.rows[0].seconds) + list(self.rows[0].limits)
+        figure = Figure(figsize=(2 + 1.6 * len(self.rows), 4), layout="constrained")
+        axes = figure.subplots()
+        width = 0.8 / len(names)
+        for place, name in enumerate(names):
+            times = [1e3 * (row.seconds | row.limits)[name] for row in self.rows]
+            axes.bar([index + place * width for index in range(len(times))], times, width, label=name)
+        axes.set_xticks(
+            [index + 0.4 - width / 2 for index in range(len(self.rows))], [row.case for row in self.rows]
+        )
+        axes.set_yscale("log")
+        axes.set_ylabel("milliseconds")
+        axes.set_title(self.title)
+        axes.legend()
+        figure.savefig(path)
+
+
+def machine() -> dict[str, Any]:
+    """What a reader has to know of the machine."""
+    model = platform.processor()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        named = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = named[0].split(":", 1)[1].strip() if named else model
+    return {"processor": model, "cores": len(cores.allowed()), "system": platform.system(), "arch": platform.machine()}
+
+
+def _time(value: float | None) -> str:
+    if value is None:
+        return ""
+    return next(
+        f"{value * scale:.3g} {unit}" for scale, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")) if value * scale >= 1 or unit == "µs"
+    )
+
+
+def _ratio(ratio: float, bar: float | None) -> str:
+    if bar is None:
+        return f"{ratio:.2f}"
+    color = "green" if ratio >= bar else "red"
+    return f"[{color}]{ratio:.2f}[/] (bar {bar:g})"

@@ -1,0 +1,1 @@
+"""What ranks run to be measured."""
