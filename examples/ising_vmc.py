@@ -13,7 +13,6 @@ info = fk.initialize()  # before jax and netket are imported
 
 import netket as nk
 import numpy as np
-import optax
 
 L, STEPS = 20, 300
 
@@ -29,7 +28,7 @@ state = nk.vqs.MCState(
     seed=1,
     sampler_seed=2,
 )
-driver = nk.driver.VMC_SR(hamiltonian, optax.sgd(0.05), variational_state=state, diag_shift=1e-3)
+driver = nk.driver.VMC_SR(hamiltonian, nk.optimizer.Sgd(0.05), variational_state=state, diag_shift=1e-3)
 log = nk.logging.RuntimeLog()
 driver.run(STEPS, out=log)
 

@@ -83,4 +83,3 @@ def _run(command: list[str | Path], env: dict[str, str], timeout: float) -> Fini
         stdout, stderr = process.communicate()
         pytest.fail(f"still running after {timeout} s, killed\n{stdout}\n{stderr}")
     return Finished(process.returncode, stdout, stderr)
-

@@ -4,8 +4,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, final
 
-__file__: str
-
 def ffi_handlers() -> dict[str, Any]:
     """The handlers by name, each a capsule as ``jax.ffi.register_ffi_target`` takes it."""
 

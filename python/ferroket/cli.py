@@ -8,7 +8,12 @@ import typer
 if TYPE_CHECKING:
     from ferroket.bench.report import Report
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="NetKet on every core of a CPU cluster.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # a plain traceback can be pasted into a bug report
+    help="NetKet on every core of a CPU cluster.",
+)
 bench = typer.Typer(no_args_is_help=True, help="Benchmarks, each paired with its peer in one run.")
 app.add_typer(bench, name="bench")
 

@@ -4,6 +4,7 @@ import socket
 from pathlib import Path
 
 import pytest
+
 from mpi import PREFIXES, run_alone, run_ranks
 
 pytestmark = pytest.mark.mpi
@@ -35,7 +36,9 @@ def test_every_mpi_sums_over_the_ranks_and_ends_silently(mpi: str, n: int) -> No
 
 
 def test_info_describes_the_job() -> None:
-    script = PSUM + """
+    script = (
+        PSUM
+        + """
 import os
 assert fk.runtime_info() is info
 assert info.size == jax.process_count() == 2 and info.rank == jax.process_index()
@@ -47,6 +50,7 @@ assert os.path.exists(info.mpi_path) and info.mpi_origin == "beside the launcher
 for word in ("MPICH", "hydra", "2 on 1 node", "mpi", info.mpi_path):
     assert word in str(info), word
 """
+    )
     run_ranks(script, 2).ok()
 
 
@@ -83,24 +87,31 @@ def test_gloo_runs_over_the_same_start() -> None:
 
 
 def test_mpi4py_first_is_joined() -> None:
-    script = """
+    script = (
+        """
 from mpi4py import MPI
 assert MPI.COMM_WORLD.allreduce(1) == 2
-""" + PSUM + """
+"""
+        + PSUM
+        + """
 assert info.mpi_origin == "mpi4py uses it"
 MPI.COMM_WORLD.Barrier()
 assert value == 1.0
 """
+    )
     run_ranks(script, 2).ok()
 
 
 def test_mpi4py_beside_jax_uses_the_same_library() -> None:
-    script = PSUM + """
+    script = (
+        PSUM
+        + """
 from mpi4py import MPI
 for _ in range(20):
     assert MPI.COMM_WORLD.allreduce(info.rank) == 1
     assert float(total(x)[0]) == 1.0
 """
+    )
     run_ranks(script, 2).ok()
 
 
@@ -314,11 +325,14 @@ fk.initialize()
 
 @pytest.mark.parametrize("mpi", PREFIXES)
 def test_an_uncaught_exception_on_one_rank_ends_the_job(mpi: str) -> None:
-    script = PSUM + """
+    script = (
+        PSUM
+        + """
 if info.rank == 1:
     raise ValueError("the reason")
 total(x)
 """
+    )
     job = run_ranks(script, 2, mpi=mpi, timeout=30)
     assert job.returncode != 0
     assert f"rank 1 of 2 on {socket.gethostname()}: uncaught ValueError" in job.stderr

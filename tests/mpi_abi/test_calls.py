@@ -4,6 +4,7 @@ XLA alone doesn't reach everything: statuses, MPI_IN_PLACE and the special ranks
 """
 
 import pytest
+
 from mpi import PREFIXES, run_ranks
 
 pytestmark = pytest.mark.mpi
@@ -114,17 +115,24 @@ def test_calls(mpi: str) -> None:
 
 
 def test_who_initialised_mpi_finalizes_it() -> None:
-    script = "from mpi4py import MPI\n" + PRELUDE + """
+    script = (
+        "from mpi4py import MPI\n"
+        + PRELUDE
+        + """
 call("Finalize")
 assert not MPI.Is_finalized()
 assert MPI.COMM_WORLD.allreduce(1) == 2
 """
+    )
     run_ranks(script, 2).ok()
 
 
 def test_a_message_of_the_user_never_meets_one_of_xla() -> None:
     """Both send the same tag over what each calls COMM_WORLD; the private duplicate keeps them apart."""
-    script = "from mpi4py import MPI\n" + PRELUDE + """
+    script = (
+        "from mpi4py import MPI\n"
+        + PRELUDE
+        + """
 mine, xlas, out = np.array([1], np.int32), np.array([2], np.int32), np.zeros(1, np.int32)
 if rank.value == 0:
     MPI.COMM_WORLD.Send(mine, 1, tag=3)
@@ -139,14 +147,18 @@ else:
     MPI.COMM_WORLD.Recv(out, 0, tag=3)
     assert out[0] == 1
 """
+    )
     run_ranks(script, 2).ok()
 
 
 def test_groups_that_do_not_fit_end_the_job_with_the_reason() -> None:
-    script = PRELUDE + """
+    script = (
+        PRELUDE
+        + """
 new = size_t()
 call("Comm_split", WORLD, 0, 1, ctypes.byref(new))  # both ranks think that they are the second
 """
+    )
     job = run_ranks(script, 2, timeout=30)
     assert job.returncode != 0
     assert "asked for place 1 in the group of processes that starts with device 0, and got place 0" in job.stderr

@@ -92,9 +92,7 @@ class Report:
         for place, name in enumerate(names):
             times = [1e3 * (row.seconds | row.limits)[name] for row in self.rows]
             axes.bar([index + place * width for index in range(len(times))], times, width, label=name)
-        axes.set_xticks(
-            [index + 0.4 - width / 2 for index in range(len(self.rows))], [row.case for row in self.rows]
-        )
+        axes.set_xticks([index + 0.4 - width / 2 for index in range(len(self.rows))], [row.case for row in self.rows])
         axes.set_yscale("log")
         axes.set_ylabel("milliseconds")
         axes.set_title(self.title)
@@ -109,14 +107,21 @@ def machine() -> dict[str, Any]:
     if cpuinfo.exists():
         named = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
         model = named[0].split(":", 1)[1].strip() if named else model
-    return {"processor": model, "cores": len(cores.allowed()), "system": platform.system(), "arch": platform.machine()}
+    return {
+        "processor": model,
+        "cores": len(cores.allowed()),
+        "system": platform.system(),
+        "arch": platform.machine(),
+    }
 
 
 def _time(value: float | None) -> str:
     if value is None:
         return ""
     return next(
-        f"{value * scale:.3g} {unit}" for scale, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")) if value * scale >= 1 or unit == "µs"
+        f"{value * scale:.3g} {unit}"
+        for scale, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs"))
+        if value * scale >= 1 or unit == "µs"
     )
 
 

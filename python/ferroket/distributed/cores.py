@@ -7,6 +7,7 @@ its threads.
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 Cores = tuple[int, ...]
@@ -38,9 +39,7 @@ def physical_core(cpu: int) -> tuple[int, int]:
     return (package, core)
 
 
-def plan(
-    masks: Sequence[Cores], physical: Callable[[int], tuple[int, int]] = physical_core
-) -> tuple[Cores, ...]:
+def plan(masks: Sequence[Cores], physical: Callable[[int], tuple[int, int]] = physical_core) -> tuple[Cores, ...]:
     """The cores for each rank of one node, from the cores that each may use now.
 
     Ranks whose masks differ were bound by the launcher and stay as they are. Ranks that share a mask (all of
@@ -74,10 +73,8 @@ def plan(
 def bind(cores: Cores) -> None:
     """Binds every thread of this process, and so every thread it will make, to these cores."""
     for task in Path("/proc/self/task").iterdir():
-        try:
+        with suppress(ProcessLookupError):  # the thread has ended since it was listed
             os.sched_setaffinity(int(task.name), cores)
-        except ProcessLookupError:
-            pass  # the thread has ended since it was listed
 
 
 def describe(cores: Cores) -> str:

@@ -14,9 +14,7 @@ def abort_on_uncaught_exception(world: Any, where: str) -> None:
     """
     show = sys.excepthook
 
-    def hook(
-        kind: type[BaseException], error: BaseException, traceback: TracebackType | None
-    ) -> None:
+    def hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
         sys.stdout.flush()
         print(f"ferroket: {where}: uncaught {kind.__name__}, so the whole job is aborted", file=sys.stderr)
         show(kind, error, traceback)

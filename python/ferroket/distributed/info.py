@@ -107,9 +107,7 @@ def is_initialized() -> bool:
 
 def single_process() -> RuntimeInfo:
     """The runtime of a process that no launcher started."""
-    return RuntimeInfo(
-        hostname=this_node().hostname, cores=(cores.allowed(),), kernels=kernels(), versions=versions()
-    )
+    return RuntimeInfo(hostname=this_node().hostname, cores=(cores.allowed(),), kernels=kernels(), versions=versions())
 
 
 def runtime_info() -> RuntimeInfo:

@@ -7,8 +7,8 @@ start. Ranks exchange what they found before anyone acts on it, so that an error
 
 import os
 import sys
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -190,9 +190,7 @@ def _backend_is_started() -> bool:
     return "jax" in sys.modules and bool(xla_bridge.backends_are_initialized())
 
 
-def _bind(
-    reports: list[_Report], rank: int, mode: str
-) -> tuple[Node, tuple[cores.Cores, ...], str]:
+def _bind(reports: list[_Report], rank: int, mode: str) -> tuple[Node, tuple[cores.Cores, ...], str]:
     """Binds this rank to its cores. Returns its node, the cores of all ranks, and who chose them."""
     own = reports[rank].node
     before = tuple(report.mask for report in reports)
@@ -213,7 +211,8 @@ def _bind(
 @contextmanager
 def _shared_coordinator(world: Any, reports: list[_Report]) -> Iterator[str]:
     """The coordinator's address on all ranks, its port reserved by rank 0; or rank 0's error, on all ranks."""
-    coordinator, outcome = None, None
+    coordinator: Coordinator | None = None
+    outcome: tuple[str | None, str | None] = (None, None)
     if world.Get_rank() == 0:
         try:
             coordinator = Coordinator([report.node for report in reports])
@@ -238,8 +237,8 @@ def _start_jax(mpi: _lib.Mpi, address: str, collectives: str) -> None:
 
     if not _lib.is_trampoline_attached():
         raise RuntimeError(
-            f"jaxlib {info.versions()['jaxlib']} did not load {_lib.__file__} as its MPI wrapper. Was jaxlib built with "
-            "MPI? Use the wheel from the Python package index, or FERROKET_COLLECTIVES=gloo"
+            f"jaxlib {info.versions()['jaxlib']} did not load {_lib.__file__} as its MPI wrapper. Was jaxlib "
+            "built with MPI? Use the wheel from the Python package index, or FERROKET_COLLECTIVES=gloo"
         )
     jax.config.update("jax_cpu_collectives_implementation", collectives)
     # JAX takes any variable with "_proxy" in its name for a web proxy, Intel MPI's HYDRA_BSTRAP_PROXY_ID too.
@@ -268,5 +267,5 @@ def _start_jax(mpi: _lib.Mpi, address: str, collectives: str) -> None:
 def _bypass_proxies(address: str) -> None:
     """Lets JAX reach its coordinator directly where a web proxy is set; nothing else's proxy is changed."""
     host = address.rsplit(":", 1)[0]
-    before = os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy") or ""
-    os.environ["no_grpc_proxy"] = ",".join(filter(None, [before, host]))
+    before = os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy") or ""  # noqa: SIM112 - gRPC's names
+    os.environ["no_grpc_proxy"] = ",".join(filter(None, [before, host]))  # noqa: SIM112

@@ -21,9 +21,7 @@ def main() -> None:
 
     world = MPI.COMM_WORLD
     mesh = jax.make_mesh((info.size,), ("S",))
-    psum = jax.jit(
-        jax.shard_map(lambda x: jax.lax.psum(x, "S"), mesh=mesh, in_specs=P("S"), out_specs=P())
-    )
+    psum = jax.jit(jax.shard_map(lambda x: jax.lax.psum(x, "S"), mesh=mesh, in_specs=P("S"), out_specs=P()))
     step = jax.jit(lambda x: x + 1)
 
     def median(call: Callable[[], Any], repeats: int) -> float:
