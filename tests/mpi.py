@@ -1,10 +1,13 @@
 """Running a script under mpirun, for tests: with a timeout, and with no process left behind."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import time
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,13 +81,33 @@ def run_alone(script: str, timeout: float = 90, **env: str) -> Finished:
 
 
 def _run(command: list[str | Path], env: dict[str, str], timeout: float) -> Finished:
+    # Launchers start new process groups, so the job's processes are known by a variable of their own.
+    tag = f"FERROKET_TEST_JOB={uuid.uuid4()}"
+    env = {**env, **dict([tag.split("=")])}
     process = subprocess.Popen(
         command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
     try:
         stdout, stderr = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        for pid in _processes(tag):
+            os.kill(pid, signal.SIGKILL)
         stdout, stderr = process.communicate()
         pytest.fail(f"still running after {timeout} s, killed\n{stdout}\n{stderr}")
+    deadline = time.monotonic() + 5
+    while (left := _processes(tag)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == [], f"processes outlived the job by 5 s\n{stdout}\n{stderr}"
     return Finished(process.returncode, stdout, stderr)
+
+
+def _processes(tag: str) -> list[int]:
+    """The processes that have a variable, given as NAME=value, in their environment."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            if tag.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+    return found
