@@ -29,6 +29,20 @@ def main() -> None:
 
 
 @bench.command()
+def operators(
+    json: Json = None,
+    plot: Plot = None,
+    sites: Annotated[int, typer.Option(min=2, help="Length of the chain.")] = 128,
+    batch: Annotated[int, typer.Option(min=1, help="Number of samples.")] = 1024,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each contender is measured.")] = 9,
+) -> None:
+    """Connected elements, beside those of NetKet's JAX and numba operators."""
+    from ferroket.bench import operators
+
+    _show(operators.run(sites=sites, batch=batch, rounds=rounds), json, plot)
+
+
+@bench.command()
 def collectives(json: Json = None, plot: Plot = None, ranks: Ranks = 2, rounds: Rounds = 5) -> None:
     """Psum through JAX, over MPI and over gloo."""
     from ferroket.bench import collectives
