@@ -1,5 +1,7 @@
 //! What Python sees of the MPI of this process.
 
+#![allow(clippy::needless_pass_by_value)] // PyO3 hands arguments over by value
+
 use std::path::PathBuf;
 
 use ferroket_mpi_abi::library::{Attempt, Candidate, Library, find};

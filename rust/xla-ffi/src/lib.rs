@@ -37,6 +37,7 @@ mod dtype;
 mod error;
 mod frame;
 mod guard;
+mod memory;
 mod parts;
 mod pool;
 #[cfg(any(test, feature = "testing"))]

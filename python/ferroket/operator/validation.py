@@ -1,0 +1,136 @@
+"""Checks of what users pass to the operators' constructors.
+
+Each error names the value, the rule that it broke and the mend. Traced values pass unseen: they have no value yet.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from netket.graph import AbstractGraph
+from netket.hilbert import DiscreteHilbert
+
+
+def is_traced(*values: Any) -> bool:
+    """Whether any of these values is not known yet, in :func:`jax.jit` or the like."""
+    return any(isinstance(value, jax.core.Tracer) for value in values)
+
+
+def two_local_states(hilbert: Any, operator: str) -> tuple[float, float]:
+    """The two local states of a Hilbert space, by index.
+
+    Raises:
+        TypeError: If it is no discrete Hilbert space whose sites are all alike.
+        ValueError: If its sites don't have two local states.
+    """
+    mend = (
+        "take nk.hilbert.Spin(s=1/2, N=...), nk.hilbert.Qubit(N=...) or another space whose sites have two local states"
+    )
+    if not isinstance(hilbert, DiscreteHilbert) or not hasattr(hilbert, "local_states"):
+        raise TypeError(
+            f"{operator} acts on a discrete Hilbert space with the same local states on each site, "
+            f"not on {hilbert!r}: {mend}"
+        )
+    size = hilbert.local_size
+    if size != 2:  # noqa: PLR2004
+        raise ValueError(
+            f"{operator} acts on sites with two local states, but those of {hilbert!r} have {size}: {mend}"
+        )
+    first, second = hilbert.local_states
+    return float(first), float(second)
+
+
+def lattice_edges(graph: Any, n_sites: int) -> Any:
+    """The edges of a graph, a sequence of pairs or an array, as an int32 array of shape ``(E, 2)``.
+
+    Raises:
+        TypeError: If the sites aren't integers.
+        ValueError: If the graph or an edge doesn't fit on ``n_sites`` sites.
+    """
+    if isinstance(graph, AbstractGraph):
+        if graph.n_nodes != n_sites:
+            raise ValueError(
+                f"the graph has {graph.n_nodes} nodes, but the Hilbert space has {n_sites} sites: "
+                "they must be as many, one node a site"
+            )
+        graph = graph.edges()
+    if is_traced(graph):
+        return graph
+    edges = np.asarray(graph)
+    if edges.size == 0:
+        return np.empty((0, 2), np.int32)
+    if edges.shape[1:] != (2,):
+        raise ValueError(
+            f"the edges have shape {edges.shape}, but must be a graph or pairs of sites, of shape (n_edges, 2)"
+        )
+    if not np.issubdtype(edges.dtype, np.integer):
+        raise TypeError(f"the edges are of dtype {edges.dtype}, but sites are numbered by integers: convert them first")
+    outside = np.flatnonzero(((edges < 0) | (edges >= n_sites)).any(axis=1))
+    if outside.size:
+        which = int(outside[0])
+        i, j = edges[which].tolist()
+        raise ValueError(
+            f"edge {which} joins the sites {i} and {j}, but the {n_sites} sites are numbered from 0 to {n_sites - 1}"
+        )
+    return edges.astype(np.int32)
+
+
+def check_coefficient(name: str, value: Any, dtype: Any = None) -> None:
+    """Checks that a coefficient is a finite scalar, and that ``dtype`` can hold it.
+
+    Raises:
+        TypeError: If it isn't a number.
+        ValueError: If it isn't a finite scalar, or if ``dtype`` would cut off a part of it.
+    """
+    if is_traced(value):
+        return
+    array = np.asarray(value)
+    if not (jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool):
+        raise TypeError(f"{name} is {value!r}, but must be a number")
+    if array.ndim:
+        raise ValueError(
+            f"{name} has shape {array.shape}, but must be a single number: for a coefficient that differs from place "
+            "to place, sum the terms up as a nk.operator.LocalOperator or nk.operator.PauliStrings"
+        )
+    # NumPy knows nothing of bfloat16, and complex128 holds every number that counts here.
+    number = complex(array)
+    if not np.isfinite(number):
+        raise ValueError(f"{name} is {value!r}, but must be finite")
+    if dtype is None:
+        return
+    if number.imag and not jnp.issubdtype(dtype, jnp.complexfloating):
+        raise ValueError(
+            f"{name} is {value!r}, which dtype {jnp.dtype(dtype)} can't hold: give a complex dtype or none"
+        )
+    if not number.real.is_integer() and jnp.issubdtype(dtype, jnp.integer):
+        raise ValueError(f"{name} is {value!r}, which dtype {jnp.dtype(dtype)} can't hold: give a float dtype or none")
+
+
+def check_samples(x: Any, n_sites: int, local_states: tuple[float, ...]) -> None:
+    """Checks shape and dtype of samples; their values are checked where they are read.
+
+    Raises:
+        ValueError: If the last dimension isn't that of the sites, or the dtype can't hold the local states.
+        TypeError: If the dtype is none of numbers.
+    """
+    if x.ndim == 0 or x.shape[-1] != n_sites:
+        found = f"{x.shape[-1]} sites in their last dimension" if x.ndim else "no dimension"
+        raise ValueError(
+            f"the samples, of shape {x.shape}, have {found}, but the Hilbert space has {n_sites} sites: "
+            f"samples have shape (..., {n_sites})"
+        )
+    if x.dtype != bool and not (jnp.issubdtype(x.dtype, jnp.number) and x.dtype.itemsize * 8 in (8, 16, 32, 64, 128)):
+        raise TypeError(f"the samples have dtype {x.dtype}, but must be numbers")
+    if x.dtype == bool:
+        low, high = 0, 1
+    elif jnp.issubdtype(x.dtype, jnp.integer):
+        low, high = int(jnp.iinfo(x.dtype).min), int(jnp.iinfo(x.dtype).max)
+    else:
+        return  # floats hold all local states
+    for state in local_states:
+        if not (float(state).is_integer() and low <= state <= high):
+            raise ValueError(
+                f"the samples have dtype {x.dtype}, which can't hold the local state {state:g} of the Hilbert space: "
+                "convert them to a signed or a floating dtype"
+            )

@@ -1,0 +1,119 @@
+//! The number types of samples and of matrix elements.
+
+use half::{bf16, f16};
+use num_complex::Complex;
+use std::fmt::Display;
+
+/// A type that samples come in. Equality is that of numbers: -0.0 is 0.0.
+pub trait Sample: Copy + PartialEq + Display + Send + Sync {
+    /// The value as this type, if it is held exactly.
+    fn from_exact(value: f64) -> Option<Self>;
+}
+
+/// A type of matrix elements. Integers wrap around, as `NumPy`'s and JAX's do.
+pub trait MatrixElement: Copy + Send + Sync {
+    /// `self` times a whole number.
+    #[must_use]
+    fn times(self, n: i64) -> Self;
+
+    /// `-self`.
+    #[must_use]
+    fn negated(self) -> Self;
+}
+
+macro_rules! integers {
+    ($($t:ty),+) => {$(
+        impl Sample for $t {
+            #[allow(clippy::float_cmp, clippy::cast_lossless)] // an exact round trip is the question
+            fn from_exact(value: f64) -> Option<Self> {
+                (value as $t as f64 == value).then_some(value as $t)
+            }
+        }
+
+        impl MatrixElement for $t {
+            fn times(self, n: i64) -> Self {
+                self.wrapping_mul(n as $t)
+            }
+
+            fn negated(self) -> Self {
+                self.wrapping_neg()
+            }
+        }
+    )+};
+}
+
+macro_rules! floats {
+    ($($t:ty: $from:expr),+) => {$(
+        impl Sample for $t {
+            #[allow(clippy::float_cmp, clippy::redundant_closure_call)] // as above; one macro for all floats
+            fn from_exact(value: f64) -> Option<Self> {
+                let held: $t = $from(value);
+                (f64::from(held) == value).then_some(held)
+            }
+        }
+
+        impl MatrixElement for $t {
+            #[allow(clippy::redundant_closure_call)]
+            fn times(self, n: i64) -> Self {
+                let n: $t = $from(n as f64);
+                self * n
+            }
+
+            fn negated(self) -> Self {
+                -self
+            }
+        }
+    )+};
+}
+
+macro_rules! complexes {
+    ($($t:ty),+) => {$(
+        impl Sample for Complex<$t> {
+            fn from_exact(value: f64) -> Option<Self> {
+                <$t>::from_exact(value).map(Self::from)
+            }
+        }
+
+        impl MatrixElement for Complex<$t> {
+            fn times(self, n: i64) -> Self {
+                self * (n as $t)
+            }
+
+            fn negated(self) -> Self {
+                -self
+            }
+        }
+    )+};
+}
+
+integers!(i8, i16, i32, i64, u8, u16, u32, u64);
+floats!(f16: f16::from_f64, bf16: bf16::from_f64, f32: |v: f64| v as f32, f64: |v: f64| v);
+complexes!(f32, f64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_held_exactly_or_not_at_all() {
+        assert_eq!(i8::from_exact(-1.0), Some(-1));
+        assert_eq!(u8::from_exact(-1.0), None);
+        assert_eq!(i8::from_exact(128.0), None);
+        assert_eq!(i32::from_exact(0.5), None);
+        assert_eq!(f32::from_exact(0.5), Some(0.5));
+        assert_eq!(f32::from_exact(0.1), None);
+        assert_eq!(bf16::from_exact(257.0), None);
+        assert_eq!(f16::from_exact(-1.0), Some(f16::NEG_ONE));
+        assert_eq!(Complex::<f64>::from_exact(1.0), Some(Complex::new(1.0, 0.0)));
+    }
+
+    #[test]
+    fn matrix_elements_multiply_and_negate() {
+        assert_eq!(MatrixElement::times(0.25_f64, -3), -0.75);
+        assert_eq!(MatrixElement::times(3_i64, -3), -9);
+        assert_eq!(MatrixElement::times(200_u8, 2), 144);
+        assert_eq!(MatrixElement::negated(1_u8), 255);
+        assert_eq!(Complex::new(1.0_f32, -2.0).times(2), Complex::new(2.0, -4.0));
+        assert_eq!(bf16::from_f32(1.5).times(2), bf16::from_f32(3.0));
+    }
+}
