@@ -141,7 +141,7 @@ class Ising(nk.operator.IsingJax):
 
         Raises:
             ValueError: If the last dimension of ``x`` isn't N, or its dtype can't hold the local states.
-            jax.errors.JaxRuntimeError: If a sample holds something else than local states; it names sample,
+            jax.errors.JaxRuntimeError, ValueError: If a sample holds something else than local states; it names sample,
                 site and value. JAX raises it when the result is used. On other platforms than CPUs the matrix
                 elements of that sample are NaN instead.
         """
