@@ -195,17 +195,17 @@ def _bind(reports: list[_Report], rank: int, mode: str) -> tuple[Node, tuple[cor
     own = reports[rank].node
     before = tuple(report.mask for report in reports)
     after = list(before)
+    launcher_binds = False
     for machine in {report.node.machine for report in reports}:
         ranks = [other for other, report in enumerate(reports) if report.node.machine == machine]
-        for place, cpus in zip(ranks, cores.plan([before[other] for other in ranks]), strict=True):
+        masks = [before[other] for other in ranks]
+        launcher_binds |= len(set(masks)) > 1
+        for place, cpus in zip(ranks, cores.plan(masks), strict=True):
             after[place] = cpus
-    everything = cores.can_bind() and mode == "auto"
-    if everything and tuple(after) != before:
+    if cores.can_bind() and mode == "auto" and tuple(after) != before:
         cores.bind(after[rank])
         return own, tuple(after), "ferroket"
-    # A lone rank on a node is bound by nobody, and has nobody to share with.
-    alone = len(before) == len({report.node.machine for report in reports})
-    return own, before, "launcher" if everything and not alone else "none"
+    return own, before, "launcher" if launcher_binds else "none"
 
 
 @contextmanager
@@ -235,7 +235,7 @@ def _start_jax(mpi: _lib.Mpi, address: str, collectives: str) -> None:
     _bypass_proxies(address)
     import jax
 
-    if not _lib.is_trampoline_attached():
+    if collectives == "mpi" and not _lib.is_trampoline_attached():
         raise RuntimeError(
             f"jaxlib {info.versions()['jaxlib']} did not load {_lib.__file__} as its MPI wrapper. Was jaxlib "
             "built with MPI? Use the wheel from the Python package index, or FERROKET_COLLECTIVES=gloo"
