@@ -344,9 +344,7 @@ def test_a_web_proxy_does_not_stand_between_the_ranks() -> None:
 def test_two_jobs_at_once(tmp_path: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
+    script = PSUM + "print(f'{value}\\n', end='', flush=True)"
     with ThreadPoolExecutor() as pool:
-        jobs = [
-            pool.submit(run_ranks, PSUM + "print(f'{value}\\n', end='', flush=True)", 2, PYTHONHASHSEED="0")
-            for _ in range(2)
-        ]
+        jobs = [pool.submit(run_ranks, script, 2, PYTHONHASHSEED="0") for _ in range(2)]
     assert [job.result().ok().stdout for job in jobs] == ["1.0\n1.0\n"] * 2
