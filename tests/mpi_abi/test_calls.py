@@ -157,6 +157,8 @@ def test_groups_that_do_not_fit_end_the_job_with_the_reason() -> None:
         + """
 new = size_t()
 call("Comm_split", WORLD, 0, 1, ctypes.byref(new))  # both ranks think that they are the second
+x = np.zeros(1)
+call("Allreduce", ptr(x), ptr(x), 1, DOUBLE, SUM, WORLD)  # rank 1 got its place, and goes on to wait for rank 0
 """
     )
     job = run_ranks(script, 2, timeout=30)

@@ -247,6 +247,13 @@ class Ising(nk.operator.IsingJax):
     def __isub__(self, other: Any) -> Any:
         return self - other
 
+    def _op__matmul__(self, other: Any) -> Any:
+        return self.to_local_operator() @ _local(other)
+
+    def _op__rmatmul__(self, other: Any) -> Any:
+        # NetKet 3.20.0 multiplies in the wrong order here.
+        return _local(other) @ self.to_local_operator()
+
     def __mul__(self, other: Any) -> Any:
         if not is_scalar(other):
             return NotImplemented
