@@ -5,7 +5,7 @@ XLA alone doesn't reach everything: statuses, MPI_IN_PLACE and the special ranks
 
 import pytest
 
-from mpi import PREFIXES, run_ranks
+from mpi import PREFIXES, mpirun, run_ranks
 
 pytestmark = pytest.mark.mpi
 
@@ -112,6 +112,17 @@ assert flag.value >= 3
 @pytest.mark.parametrize("mpi", PREFIXES)
 def test_calls(mpi: str) -> None:
     run_ranks(PRELUDE + "".join(PROGRAMS.values()) + END + 'call("Comm_free", ctypes.byref(late))', 2, mpi=mpi).ok()
+
+
+def test_calls_of_the_standard_abi() -> None:
+    """MPICH 5 ships a library of the MPI-5 ABI beside its own; mpi4py has no module for it, and isn't needed here."""
+    libraries = sorted((mpirun().parents[1] / "lib").glob("libmpi_abi.so.*"))
+    assert libraries, "MPICH 5 has a libmpi_abi"
+    run_ranks(
+        PRELUDE + "".join(PROGRAMS.values()) + END + 'call("Comm_free", ctypes.byref(late))',
+        2,
+        FERROKET_LIBMPI=str(libraries[0]),
+    ).ok()
 
 
 def test_who_initialised_mpi_finalizes_it() -> None:

@@ -161,12 +161,19 @@ impl Library {
     /// The level of thread support that `number` means in this library.
     #[must_use]
     pub fn thread_level(&self, number: c_int) -> ThreadLevel {
-        const LEVELS: [ThreadLevel; 4] =
-            [ThreadLevel::Single, ThreadLevel::Funneled, ThreadLevel::Serialized, ThreadLevel::Multiple];
-        // The standard ABI spaces the levels by 1024; the others number them from 0.
-        let index = if self.family == Family::Standard { number / 1024 } else { number };
-        usize::try_from(index).ok().and_then(|i| LEVELS.get(i)).copied().unwrap_or(ThreadLevel::Single)
+        thread_level(self.family, number)
     }
+}
+
+/// The standard ABI has numbers of its own for the levels, which are ours; the other families count from 0.
+fn thread_level(family: Family, number: c_int) -> ThreadLevel {
+    const LEVELS: [ThreadLevel; 4] =
+        [ThreadLevel::Single, ThreadLevel::Funneled, ThreadLevel::Serialized, ThreadLevel::Multiple];
+    let numbered = |(place, &level): (usize, &ThreadLevel)| {
+        let theirs = if family == Family::Standard { level as c_int } else { place as c_int };
+        (theirs == number).then_some(level)
+    };
+    LEVELS.iter().enumerate().find_map(numbered).unwrap_or(ThreadLevel::Single)
 }
 
 /// The system loader's own message, which names the file or symbol; libloading keeps it as the error's source.
@@ -229,6 +236,18 @@ mod tests {
             "Intel(R) MPI Library 2021.18 for Linux* OS"
         );
         assert_eq!(one_line(""), "");
+    }
+
+    #[test]
+    fn thread_levels_by_their_numbers_in_each_family() {
+        for family in [Family::Mpich, Family::OpenMpi] {
+            assert_eq!(thread_level(family, 1), ThreadLevel::Funneled);
+            assert_eq!(thread_level(family, 3), ThreadLevel::Multiple);
+            assert_eq!(thread_level(family, 4096), ThreadLevel::Single);
+        }
+        assert_eq!(thread_level(Family::Standard, 2048), ThreadLevel::Serialized);
+        assert_eq!(thread_level(Family::Standard, 4096), ThreadLevel::Multiple);
+        assert_eq!(thread_level(Family::Standard, 3), ThreadLevel::Single);
     }
 
     #[test]
