@@ -45,6 +45,29 @@ class Mpi:
     def rank(self) -> int: ...
     @property
     def size(self) -> int: ...
+    def allgather(self, /, own: bytes) -> list[bytes]:
+        """Gathers bytes, of any length on each rank, from all ranks, by rank. A collective of all ranks."""
+    def wait_for_all(self, /) -> None:
+        """Waits, asleep, until all ranks are here. A collective of all ranks."""
+    def abort(self, /, code: int) -> None:
+        """Ends the whole job with an exit code."""
+    def finish(self, /) -> None:
+        """Finalizes MPI if it was started here; later calls do nothing."""
+
+@final
+class Beacon:
+    """What this rank shows to the others of its node: whether it runs, or has ended as it should."""
+
+    def __new__(cls, /) -> Beacon: ...
+    @property
+    def address(self) -> tuple[int, int] | None:
+        """Process and file descriptor, for the others' ``watch_peers``; None where the system has no such thing."""
+    @staticmethod
+    def told() -> None:
+        """This rank has said why it ends."""
+    @staticmethod
+    def finished() -> None:
+        """This rank has done its work, as all have."""
 
 @final
 class Deadline:
@@ -69,3 +92,27 @@ def attach_mpi(prefixes: list[Path]) -> Mpi:
 
 def is_trampoline_attached() -> bool:
     """Whether jaxlib's MPItrampoline has this file as its wrapper."""
+
+def mpi_calls() -> tuple[int, list[tuple[int, str]]]:
+    """How many calls of MPI have come back, and those that XLA is in: number and description."""
+
+def announce_group(group: tuple[int, list[int]] | None) -> None:
+    """Announces the group that XLA will ask for next: its first device's number and its ranks. None takes it back.
+
+    The group of this rank alone may be asked for at any later time.
+    """
+
+def unannounced_groups() -> int:
+    """How many groups XLA has asked for without an announcement, so that all ranks had to take part."""
+
+def set_yielding(yielding: bool) -> None:
+    """Whether ranks that wait in MPI give their core away, since they share it with others, or keep it."""
+
+def announce_crashes(who: str) -> None:
+    """From now on a crash of this process is announced on stderr as one of ``who``."""
+
+def watch_peers(own: int, peers: list[tuple[int, str, tuple[int, int]]]) -> None:
+    """Watches the other ranks of this node (rank, name, address of the beacon): says so if one is killed."""
+
+def exit_now(code: int) -> None:
+    """Ends this process at once, with no exit handlers."""

@@ -1,29 +1,120 @@
 """One rank fails: the whole job ends, with the reason, instead of waiting for it for ever."""
 
+import builtins
+import faulthandler
+import os
 import sys
 import time
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
+
+from ferroket import _lib
+from ferroket.distributed.world import World
 
 # Seconds that a launcher may take to forward the message: at an abort it ends without looking for more.
 _FORWARDING = 0.2
 
+# The shell's code for a program that Ctrl-C ended.
+_INTERRUPTED = 130
 
-def abort_on_uncaught_exception(world: Any, where: str) -> None:
-    """From now on an uncaught exception is printed with its rank, and aborts the job.
+
+class _Job:
+    """The job of this process; a process that it forks is not a rank."""
+
+    def __init__(self, world: World, who: str) -> None:
+        self.world = world
+        self.who = who
+        self.process = os.getpid()
+
+
+_job: _Job | None = None
+
+
+def end_job_with_this_rank(world: World, who: str) -> None:
+    """From now on the end of this rank is the end of all, unless it is that of its script.
+
+    An uncaught exception and ``sys.exit`` with another code than 0 abort the job after a message with the rank; a crash
+    is announced with the rank and the Python stack. (``raise SystemExit(1)`` passes by unseen: the watchdog finds it, if
+    others wait.)
 
     Args:
-        world: mpi4py's ``COMM_WORLD``.
-        where: this rank, as the message names it.
+        world: the job's ranks.
+        who: this rank, as messages name it.
     """
-    show = sys.excepthook
+    global _job  # noqa: PLW0603 - one process has one job
+    _job = _Job(world, who)
+    sys.excepthook = _Hook(sys.excepthook)
+    sys.exit = _exit  # type: ignore[assignment]
+    for name in ("exit", "quit"):  # what `site` adds, which scripts use too
+        if hasattr(builtins, name):
+            setattr(builtins, name, _exit)
+    # Python's handler has to run first, so it is installed last: it shows the stack, ours ends the process.
+    faulthandler.disable()
+    _lib.announce_crashes(who)
+    faulthandler.enable()
 
-    def hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        sys.stdout.flush()
-        print(f"ferroket: {where}: uncaught {kind.__name__}, so the whole job is aborted", file=sys.stderr)
-        show(kind, error, traceback)
-        sys.stderr.flush()
+
+def abort_job(code: int, cause: str) -> NoReturn:
+    """Ends the whole job after one message, or this process where there is no job.
+
+    Args:
+        code: the exit code, not 0.
+        cause: what happened, as a message says it after the rank's name.
+    """
+    sys.stdout.flush()
+    if _job is not None and _job.process == os.getpid():
+        print(f"ferroket: {_job.who}: {cause}, so the whole job is aborted", file=sys.stderr, flush=True)
+        _lib.Beacon.told()
         time.sleep(_FORWARDING)
-        world.Abort(1)
+        _job.world.abort(code)
+    os._exit(code)
 
-    sys.excepthook = hook
+
+class _Hook:
+    """``sys.excepthook``: shows the exception as before, and aborts the job."""
+
+    def __init__(self, show: Any) -> None:
+        self._show = show
+
+    def __call__(self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        self._show(kind, error, traceback)
+        if _job is None or _job.process != os.getpid():
+            return
+        if issubclass(kind, KeyboardInterrupt):
+            abort_job(_INTERRUPTED, "interrupted")
+        abort_job(1, f"uncaught {kind.__name__}")
+
+
+class _Exit(SystemExit):
+    """What ``sys.exit`` raises. The interpreter asks for its code when nobody caught it: then no Python code runs."""
+
+    @property
+    def code(self) -> Any:  # type: ignore[override]
+        code = SystemExit.code.__get__(self)  # type: ignore[attr-defined]
+        if code not in (None, 0) and _is_outermost():
+            is_number = isinstance(code, int)
+            if not is_number:
+                print(code, file=sys.stderr)  # as the interpreter would
+            abort_job((code & 0xFF or 1) if is_number else 1, f"sys.exit({code!r})")
+        return code
+
+    @code.setter
+    def code(self, value: Any) -> None:
+        SystemExit.code.__set__(self, value)  # type: ignore[attr-defined]
+
+
+_Exit.__name__ = _Exit.__qualname__ = "SystemExit"
+
+
+def _exit(status: Any = None, /) -> NoReturn:
+    """As ``sys.exit``."""
+    raise _Exit(*([] if status is None else status if isinstance(status, tuple) else [status]))
+
+
+def _is_outermost() -> bool:
+    """Whether the caller's caller is the interpreter itself."""
+    try:
+        sys._getframe(2)
+    except ValueError:
+        return True
+    return False

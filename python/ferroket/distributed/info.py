@@ -28,6 +28,7 @@ class RuntimeInfo:
         coordinator: address and port of JAX's coordinator.
         cores: the logical cores of each rank of the job, by rank.
         binding: who chose the cores: "ferroket", "launcher", "none".
+        yielding: whether ranks that wait give their core away, since they share it with others.
         kernels: what computes connected elements on the CPU.
         versions: of ferroket, jax, jaxlib, netket and mpi4py.
     """
@@ -47,6 +48,7 @@ class RuntimeInfo:
     coordinator: str | None = None
     cores: tuple[Cores, ...]
     binding: str = "none"
+    yielding: bool = False
     kernels: str
     versions: dict[str, str]
 
@@ -57,7 +59,7 @@ class RuntimeInfo:
             "launcher": self.launcher or "none, one plain process",
             "MPI": f"{self.mpi}, {self.mpi_path} ({self.mpi_origin})" if self.mpi else "not used",
             "ranks": ranks,
-            "cores": f"{_describe_all(self.cores)} ({_BINDINGS[self.binding]})",
+            "cores": f"{_describe_all(self.cores)} ({_BINDINGS[self.binding]}{', shared' * self.yielding})",
             "collectives": self.collectives,
             "kernels": self.kernels,
             "versions": ", ".join(f"{name} {number}" for name, number in self.versions.items()),

@@ -5,23 +5,25 @@ then the cores, before XLA makes its threads; then jaxlib with MPItrampoline's v
 start. Ranks exchange what they found before anyone acts on it, so that an error is raised on all of them.
 """
 
+import atexit
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from ferroket import _lib
-from ferroket.distributed import cores, info
+from ferroket.distributed import cores, failure, groups, info
 from ferroket.distributed.coordinator import Coordinator
-from ferroket.distributed.failure import abort_on_uncaught_exception
 from ferroket.distributed.info import RuntimeInfo
 from ferroket.distributed.library import search_prefixes
 from ferroket.distributed.node import Node, this_node
+from ferroket.distributed.watchdog import Watchdog, limit_from_environment
+from ferroket.distributed.world import MpiWorld, StoreWorld, World
 
 _COLLECTIVES = ("mpi", "gloo")
 _BINDINGS = ("auto", "none")
+_YIELDS = ("auto", "always", "never")
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class _Report:
     settings: dict[str, str]
     node: Node
     mask: cores.Cores
+    beacon: tuple[int, int] | None
     problem: str | None
 
 
@@ -39,7 +42,7 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
 
     Started by ``mpirun`` or ``srun``, it starts MPI, binds the rank to its own cores, and starts JAX's distributed
     runtime with its collectives over MPI. Started without a launcher, it does nothing but report, and needs no MPI.
-    All ranks have to call it.
+    All ranks have to call it. From then on the end of one rank, unless it is that of its script, ends the whole job.
 
     Args:
         collectives: "mpi", or "gloo" for JAX's own over TCP; None takes FERROKET_COLLECTIVES, else "mpi".
@@ -55,6 +58,8 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
     Environment:
         FERROKET_COLLECTIVES: "mpi" (the default) or "gloo".
         FERROKET_BIND: "none" leaves the cores as they are.
+        FERROKET_YIELD: "always" or "never" to give the core away while waiting; "auto" does where ranks share cores.
+        FERROKET_WATCHDOG: seconds without progress after which a job that waits for ever is ended (600; 0 is off).
         FERROKET_LIBMPI: the MPI library to use.
         FERROKET_COORDINATOR_HOST, FERROKET_COORDINATOR_PORT: where JAX's coordinator listens.
         FERROKET_INIT_TIMEOUT: seconds to wait for the other ranks (60; 0 waits for ever).
@@ -64,21 +69,31 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
     launcher = _lib.detect_launcher()
     if launcher is None:
         return info.remember(info.single_process())
-    settings = {"FERROKET_COLLECTIVES": _setting("FERROKET_COLLECTIVES", _COLLECTIVES, collectives)}
-    settings["FERROKET_BIND"] = _setting("FERROKET_BIND", _BINDINGS)
+    settings = {
+        "FERROKET_COLLECTIVES": _setting("FERROKET_COLLECTIVES", _COLLECTIVES, collectives),
+        "FERROKET_BIND": _setting("FERROKET_BIND", _BINDINGS),
+        "FERROKET_YIELD": _setting("FERROKET_YIELD", _YIELDS),
+        "FERROKET_WATCHDOG": f"{limit_from_environment():g}",
+    }
     with _deadline(launcher):
-        world, mpi, origin = _start_mpi(launcher)
+        mpi, origin = _start_mpi(launcher)
+        world = MpiWorld(mpi)
         reports = _agree(world, settings)
-        own, by_rank, binding = _bind(reports, mpi.rank, settings["FERROKET_BIND"])
+        own = reports[world.rank].node
+        failure.end_job_with_this_rank(world, _name(reports, world.rank))
+        _watch_peers(world, reports)
+        by_rank, binding = _bind(reports, world.rank, settings["FERROKET_BIND"])
+        yielding = _yields(reports, by_rank, settings["FERROKET_YIELD"])
+        _lib.set_yielding(yielding)
         with _shared_coordinator(world, reports) as address:
-            abort_on_uncaught_exception(world, f"rank {mpi.rank} of {mpi.size} on {own.hostname}")
-            _start_jax(mpi, address, settings["FERROKET_COLLECTIVES"])
+            _start_jax(world, address, settings["FERROKET_COLLECTIVES"])
+        _end_together(world, reports, settings)
     neighbours = [rank for rank, report in enumerate(reports) if report.node.machine == own.machine]
     return info.remember(
         RuntimeInfo(
-            rank=mpi.rank,
-            size=mpi.size,
-            local_rank=neighbours.index(mpi.rank),
+            rank=world.rank,
+            size=world.size,
+            local_rank=neighbours.index(world.rank),
             local_size=len(neighbours),
             hostname=own.hostname,
             nodes=len({report.node.machine for report in reports}),
@@ -91,10 +106,16 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
             coordinator=address,
             cores=by_rank,
             binding=binding,
+            yielding=yielding,
             kernels=info.kernels(),
             versions=info.versions(),
         )
     )
+
+
+def _name(reports: list[_Report], rank: int) -> str:
+    """A rank, as messages name it."""
+    return f"rank {rank} of {len(reports)} on {reports[rank].node.hostname}"
 
 
 def _setting(variable: str, choices: tuple[str, ...], given: str | None = None) -> str:
@@ -119,13 +140,10 @@ def _deadline(launcher: _lib.Launcher) -> _lib.Deadline:
     )
 
 
-def _start_mpi(launcher: _lib.Launcher) -> tuple[Any, _lib.Mpi, str]:
-    """mpi4py's ``COMM_WORLD``, MPI as XLA will see it (the same library, started once), and how it was found."""
+def _start_mpi(launcher: _lib.Launcher) -> tuple[_lib.Mpi, str]:
+    """MPI as XLA will see it, and how its library was found."""
     prefixes = search_prefixes()
     found = _lib.find_mpi(prefixes)
-    # mpi4py starts MPI when it is first imported, on the library that is named here.
-    with _environment("MPI4PY_LIBMPI", str(found.path)):
-        from mpi4py import MPI
     mpi = _lib.attach_mpi(prefixes)
     if (mpi.rank, mpi.size) != (launcher.rank, launcher.size):
         raise RuntimeError(
@@ -135,27 +153,17 @@ def _start_mpi(launcher: _lib.Launcher) -> tuple[Any, _lib.Mpi, str]:
             f"({found.origin}). Start the script with the mpirun that belongs to it, or name the library "
             "that belongs to the launcher in FERROKET_LIBMPI"
         )
-    return MPI.COMM_WORLD, mpi, found.origin
+    # mpi4py, if the script imports it, has to run on the same library, and finds it started.
+    os.environ.setdefault("MPI4PY_LIBMPI", str(mpi.library.path))
+    return mpi, found.origin
 
 
-@contextmanager
-def _environment(variable: str, value: str) -> Iterator[None]:
-    """Sets a variable for a while."""
-    before = os.environ.get(variable)
-    os.environ[variable] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[variable]
-        else:
-            os.environ[variable] = before
-
-
-def _agree(world: Any, settings: dict[str, str]) -> list[_Report]:
+def _agree(world: World, settings: dict[str, str]) -> list[_Report]:
     """Exchanges the ranks' reports, and raises on every rank what went wrong on one."""
-    report = _Report({**settings, **info.versions()}, this_node(), cores.allowed(), _too_late())
-    reports: list[_Report] = world.allgather(report)
+    report = _Report(
+        {**settings, **info.versions()}, this_node(), cores.allowed(), _lib.Beacon().address, _too_late()
+    )
+    reports = world.allgather(report)
     for rank, other in enumerate(reports):
         if other.problem:
             raise RuntimeError(f"rank {rank} on {other.node.hostname}: {other.problem}")
@@ -190,9 +198,21 @@ def _backend_is_started() -> bool:
     return "jax" in sys.modules and bool(xla_bridge.backends_are_initialized())
 
 
-def _bind(reports: list[_Report], rank: int, mode: str) -> tuple[Node, tuple[cores.Cores, ...], str]:
-    """Binds this rank to its cores. Returns its node, the cores of all ranks, and who chose them."""
-    own = reports[rank].node
+def _watch_peers(world: World, reports: list[_Report]) -> None:
+    """Has this rank say so if another one of its node is killed."""
+    machine = reports[world.rank].node.machine
+    _lib.watch_peers(
+        world.rank,
+        [
+            (rank, _name(reports, rank), report.beacon)
+            for rank, report in enumerate(reports)
+            if report.node.machine == machine and report.beacon
+        ],
+    )
+
+
+def _bind(reports: list[_Report], rank: int, mode: str) -> tuple[tuple[cores.Cores, ...], str]:
+    """Binds this rank to its cores. Returns the cores of all ranks, and who chose them."""
     before = tuple(report.mask for report in reports)
     after = list(before)
     launcher_binds = False
@@ -204,23 +224,33 @@ def _bind(reports: list[_Report], rank: int, mode: str) -> tuple[Node, tuple[cor
             after[place] = cpus
     if cores.can_bind() and mode == "auto" and tuple(after) != before:
         cores.bind(after[rank])
-        return own, tuple(after), "ferroket"
-    return own, before, "launcher" if launcher_binds else "none"
+        return tuple(after), "ferroket"
+    return before, "launcher" if launcher_binds else "none"
+
+
+def _yields(reports: list[_Report], by_rank: tuple[cores.Cores, ...], mode: str) -> bool:
+    """Whether ranks that wait give their core away: all do, or none, since MPI's calls have to match."""
+    if mode != "auto":
+        return mode == "always"
+    machines: dict[str, list[cores.Cores]] = {}
+    for report, mask in zip(reports, by_rank, strict=True):
+        machines.setdefault(report.node.machine, []).append(mask)
+    return any(len(masks) > len(set().union(*masks)) for masks in machines.values())
 
 
 @contextmanager
-def _shared_coordinator(world: Any, reports: list[_Report]) -> Iterator[str]:
+def _shared_coordinator(world: World, reports: list[_Report]) -> Iterator[str]:
     """The coordinator's address on all ranks, its port reserved by rank 0; or rank 0's error, on all ranks."""
     coordinator: Coordinator | None = None
     outcome: tuple[str | None, str | None] = (None, None)
-    if world.Get_rank() == 0:
+    if world.rank == 0:
         try:
             coordinator = Coordinator([report.node for report in reports])
             outcome = (coordinator.address, None)
         except RuntimeError as error:
             outcome = (None, f"rank 0 on {reports[0].node.hostname}: {error}")
-    address, problem = world.bcast(outcome, root=0)
-    if problem is not None:
+    address, problem = world.allgather(outcome)[0]
+    if address is None:
         raise RuntimeError(problem)
     if coordinator is None:
         yield address
@@ -229,7 +259,7 @@ def _shared_coordinator(world: Any, reports: list[_Report]) -> Iterator[str]:
             yield address
 
 
-def _start_jax(mpi: _lib.Mpi, address: str, collectives: str) -> None:
+def _start_jax(world: World, address: str, collectives: str) -> None:
     """Imports jaxlib with our wrapper of MPI, connects JAX's processes, and checks what came of it."""
     os.environ["MPITRAMPOLINE_LIB"] = _lib.__file__
     _bypass_proxies(address)
@@ -247,13 +277,13 @@ def _start_jax(mpi: _lib.Mpi, address: str, collectives: str) -> None:
     jax.distributed.initialize(
         coordinator_address=address,
         coordinator_bind_address=address,
-        num_processes=mpi.size,
-        process_id=mpi.rank,
+        num_processes=world.size,
+        process_id=world.rank,
         cluster_detection_method="deactivate",
     )
-    if jax.process_count() != mpi.size:
+    if jax.process_count() != world.size:
         raise RuntimeError(
-            f"MPI runs {mpi.size} processes, but JAX counts {jax.process_count()}. Is JAX_PLATFORMS set to a platform "
+            f"the launcher started {world.size} processes, but JAX counts {jax.process_count()}. Is JAX_PLATFORMS set to a platform "
             "without distributed runs?"
         )
     if jax.default_backend() == "cpu" and collectives == "mpi" and jax.local_device_count() > 1:
@@ -262,6 +292,32 @@ def _start_jax(mpi: _lib.Mpi, address: str, collectives: str) -> None:
             "process. Unset JAX_NUM_CPU_DEVICES and --xla_force_host_platform_device_count in XLA_FLAGS, and start "
             "more ranks instead"
         )
+    if jax.default_backend() == "cpu" and collectives == "mpi":
+        groups.make_groups_by_their_members()
+
+
+def _end_together(world: World, reports: list[_Report], settings: dict[str, str]) -> None:
+    """Has the ranks wait for each other when their scripts have ended, before JAX and MPI are taken down."""
+    limit = float(settings["FERROKET_WATCHDOG"])
+    watchdog = Watchdog(world.rank, [report.node.hostname for report in reports], limit) if limit else None
+    process = os.getpid()
+
+    def end() -> None:
+        if os.getpid() != process:  # a fork of this rank isn't one
+            return
+        if watchdog:
+            watchdog.script_ended()
+        world.wait_for_all()
+        if watchdog:
+            watchdog.stop()
+        _lib.Beacon.finished()
+
+    if isinstance(world, MpiWorld):
+        # XLA finalizes MPI if its collectives ran over it; this comes after, and does it if they didn't.
+        atexit.register(world.mpi.finish)
+    atexit.register(end)
+    if watchdog:
+        watchdog.start()
 
 
 def _bypass_proxies(address: str) -> None:

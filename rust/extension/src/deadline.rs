@@ -35,7 +35,7 @@ impl Deadline {
             if left.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
                 // Nothing is left to do where even stderr is gone.
                 let _ = writeln!(std::io::stderr(), "{message}");
-                ferroket_mpi_abi::runtime::exit();
+                ferroket_mpi_abi::runtime::exit(1);
             }
         });
         self.inside = Some(inside);

@@ -5,17 +5,26 @@
 
 use pyo3::prelude::*;
 
+mod crash;
 mod deadline;
 mod handlers;
 mod mpi;
+mod peers;
 
 /// The compiled half of Ferroket.
 #[pymodule]
 mod _lib {
     #[pymodule_export]
+    use super::crash::announce_crashes;
+    #[pymodule_export]
     use super::deadline::Deadline;
     #[pymodule_export]
     use super::handlers::ffi_handlers;
     #[pymodule_export]
-    use super::mpi::{Launcher, Mpi, MpiLibrary, attach_mpi, detect_launcher, find_mpi, is_trampoline_attached};
+    use super::mpi::{
+        Launcher, Mpi, MpiLibrary, announce_group, attach_mpi, detect_launcher, exit_now, find_mpi,
+        is_trampoline_attached, mpi_calls, set_yielding, unannounced_groups,
+    };
+    #[pymodule_export]
+    use super::peers::{Beacon, watch_peers};
 }

@@ -5,10 +5,12 @@
 use std::path::PathBuf;
 
 use ferroket_mpi_abi::library::{Attempt, Candidate, Library, find};
+use ferroket_mpi_abi::groups::{self, Group};
 use ferroket_mpi_abi::runtime::{self, Runtime};
-use ferroket_mpi_abi::{Error, launcher};
+use ferroket_mpi_abi::{Error, calls, launcher, waiting};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 /// The launcher that started this process.
 #[pyclass(frozen, get_all, module = "ferroket._lib")]
@@ -31,13 +33,75 @@ pub(crate) struct MpiLibrary {
 }
 
 /// The MPI that runs in this process, from its library's point of view.
-#[pyclass(frozen, get_all, module = "ferroket._lib")]
+#[pyclass(frozen, module = "ferroket._lib")]
 #[derive(Debug)]
 pub(crate) struct Mpi {
+    #[pyo3(get)]
     library: Py<MpiLibrary>,
+    #[pyo3(get)]
     thread_level: &'static str,
+    #[pyo3(get)]
     rank: i32,
+    #[pyo3(get)]
     size: i32,
+    runtime: &'static Runtime,
+}
+
+#[pymethods]
+impl Mpi {
+    /// Gathers bytes, of any length on each rank, from all ranks, by rank. A collective of all ranks.
+    fn allgather<'py>(&self, py: Python<'py>, own: &[u8]) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let all = py.detach(|| self.runtime.allgather(own)).map_err(|error| to_python(&error))?;
+        Ok(all.iter().map(|part| PyBytes::new(py, part)).collect())
+    }
+
+    /// Waits, asleep, until all ranks are here. A collective of all ranks.
+    fn wait_for_all(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.runtime.wait_for_all()).map_err(|error| to_python(&error))
+    }
+
+    /// Ends the whole job with an exit code.
+    fn abort(&self, py: Python<'_>, code: i32) {
+        py.detach(|| self.runtime.abort(code));
+    }
+
+    /// Finalizes MPI if it was started here; later calls do nothing.
+    fn finish(&self, py: Python<'_>) {
+        py.detach(|| self.runtime.finish());
+    }
+}
+
+/// The calls of MPI that XLA is in, by their numbers, and how many have come back.
+#[pyfunction]
+pub(crate) fn mpi_calls() -> (u64, Vec<(u64, String)>) {
+    let now = calls::now();
+    (now.done, now.inside.iter().map(|(number, call)| (*number, call.to_string())).collect())
+}
+
+/// Announces the group of ranks that XLA will ask for next, by the number of its first device; None takes it back. The
+/// group of this rank alone may be asked for at any later time.
+#[pyfunction]
+#[pyo3(signature = (group))]
+pub(crate) fn announce_group(group: Option<(i32, Vec<i32>)>) {
+    groups::announce(group.map(|(color, ranks)| Group { color, ranks }));
+}
+
+/// How many groups XLA has asked for without an announcement, so that all ranks had to take part.
+#[pyfunction]
+pub(crate) fn unannounced_groups() -> usize {
+    groups::unannounced()
+}
+
+/// Whether ranks that wait in MPI give their core away (they share it with others), or keep it.
+#[pyfunction]
+pub(crate) fn set_yielding(yielding: bool) {
+    waiting::set_yielding(yielding);
+}
+
+/// Ends this process at once, with no exit handlers.
+#[pyfunction]
+pub(crate) fn exit_now(code: i32) {
+    runtime::exit(code);
 }
 
 impl MpiLibrary {
@@ -80,6 +144,7 @@ pub(crate) fn attach_mpi(py: Python<'_>, prefixes: Vec<PathBuf>) -> PyResult<Mpi
         thread_level: running.thread_level().name(),
         rank: running.rank(),
         size: running.size(),
+        runtime: running,
     })
 }
 

@@ -60,6 +60,27 @@ pub mod datatype {
     pub const UINT32: Handle = 0x251;
     pub const INT64: Handle = 0x258;
     pub const UINT64: Handle = 0x259;
+
+    /// Its name and its size in bytes, for messages.
+    #[must_use]
+    pub fn describe(datatype: Handle) -> Option<(&'static str, usize)> {
+        Some(match datatype {
+            FLOAT => ("float32", 4),
+            C_COMPLEX => ("complex64", 8),
+            DOUBLE => ("float64", 8),
+            C_DOUBLE_COMPLEX => ("complex128", 16),
+            INT8 => ("int8", 1),
+            UINT8 => ("uint8", 1),
+            BYTE => ("byte", 1),
+            INT16 => ("int16", 2),
+            UINT16 => ("uint16", 2),
+            INT32 => ("int32", 4),
+            UINT32 => ("uint32", 4),
+            INT64 => ("int64", 8),
+            UINT64 => ("uint64", 8),
+            _ => return None,
+        })
+    }
 }
 
 /// The levels of thread support; their order is that of the MPI standard.

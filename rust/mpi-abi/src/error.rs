@@ -66,6 +66,13 @@ pub enum Error {
         level: ThreadLevel,
     },
 
+    /// MPI counts in 32 bits.
+    #[error("a rank can't send {bytes} bytes at once to the others: MPI counts up to 2147483647")]
+    TooLong {
+        /// The length of the message.
+        bytes: usize,
+    },
+
     /// MPI is over in this process; the standard allows no second start.
     #[error("MPI was finalized in this process already, and can't be started again: remove the call of MPI_Finalize")]
     Finalized,

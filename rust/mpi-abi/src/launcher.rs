@@ -15,6 +15,8 @@ pub enum Kind {
     OpenMpi,
     /// SLURM's `srun`.
     Slurm,
+    /// `ferroket launch` without an MPI.
+    Ferroket,
 }
 
 impl Kind {
@@ -26,16 +28,17 @@ impl Kind {
             Self::IntelMpi => "Intel MPI's mpirun",
             Self::OpenMpi => "Open MPI's mpirun",
             Self::Slurm => "SLURM's srun",
+            Self::Ferroket => "ferroket launch",
         }
     }
 
-    /// The family of MPI libraries that it can start; `srun` starts any.
+    /// The family of MPI libraries that it can start; `srun` starts any, and `ferroket launch` none by itself.
     #[must_use]
     pub fn family(self) -> Option<Family> {
         match self {
             Self::Hydra | Self::IntelMpi => Some(Family::Mpich),
             Self::OpenMpi => Some(Family::OpenMpi),
-            Self::Slurm => None,
+            Self::Slurm | Self::Ferroket => None,
         }
     }
 }
@@ -66,6 +69,7 @@ fn detect_in(var: &dyn Fn(&str) -> Option<String>) -> Option<Launcher> {
     let hydra =
         if var("I_MPI_HYDRA_UUID").is_some() || var("I_MPI_MPIRUN").is_some() { Kind::IntelMpi } else { Kind::Hydra };
     [
+        (Kind::Ferroket, "FERROKET_RANK", "FERROKET_SIZE"),
         (Kind::OpenMpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
         (hydra, "PMI_RANK", "PMI_SIZE"),
         (Kind::Slurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
@@ -137,6 +141,7 @@ mod tests {
             launcher(Kind::OpenMpi, 3, 8)
         );
         assert_eq!(detect_with(&[("SLURM_PROCID", "5"), ("SLURM_STEP_NUM_TASKS", "6")]), launcher(Kind::Slurm, 5, 6));
+        assert_eq!(detect_with(&[("FERROKET_RANK", "2"), ("FERROKET_SIZE", "3")]), launcher(Kind::Ferroket, 2, 3));
     }
 
     #[test]

@@ -9,10 +9,13 @@
 //! XLA's use of MPI has faults that a wrapper can mend; [`runtime`] and [`exports::functions`] say where.
 
 pub mod abi;
+pub mod calls;
 pub mod error;
 pub mod exports;
+pub mod groups;
 pub mod launcher;
 pub mod library;
 pub mod runtime;
+pub mod waiting;
 
 pub use error::Error;

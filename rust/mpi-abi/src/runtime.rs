@@ -12,8 +12,10 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use crate::abi::{self, Handle, SUCCESS, ThreadLevel};
+use crate::calls::{self, Call};
+use crate::groups::{self, Group};
 use crate::library::{Attempt, Candidate, Library, find};
-use crate::{Error, with_api};
+use crate::{Error, waiting, with_api};
 
 /// The MPI that this process runs on.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub struct Runtime {
     attempts: Vec<Attempt>,
     /// XLA's own duplicate of `MPI_COMM_WORLD`, by our number.
     world: Handle,
+    /// Another, for what the ranks agree on among themselves.
+    control: Handle,
     rank: c_int,
     size: c_int,
     level: ThreadLevel,
@@ -75,7 +79,7 @@ fn start(prefixes: &[PathBuf]) -> Result<Runtime, Error> {
     let library = discovery.library;
     // SAFETY: these are the functions of MPI with their arguments as the standard has them; `Initialized` and
     // `Finalized` may be called at any time, the others once MPI is initialised, which is made sure of.
-    let (world, rank, size, level, ours) = with_api!(library, api => unsafe {
+    let (world, control, rank, size, level, ours) = with_api!(library, api => unsafe {
         let (mut initialized, mut finalized) = (0, 0);
         library.check("MPI_Initialized", (api.functions.initialized)(&raw mut initialized))?;
         library.check("MPI_Finalized", (api.functions.finalized)(&raw mut finalized))?;
@@ -96,23 +100,24 @@ fn start(prefixes: &[PathBuf]) -> Result<Runtime, Error> {
         if level < ThreadLevel::Multiple {
             return Err(Error::ThreadLevel { path: library.path().to_path_buf(), level });
         }
-        let mut world = api.comm(abi::COMM_NULL);
+        let (mut world, mut control) = (api.comm(abi::COMM_NULL), api.comm(abi::COMM_NULL));
         let (mut rank, mut size) = (0, 0);
-        library.check("MPI_Comm_dup", (api.functions.comm_dup)(api.comm(abi::COMM_WORLD), &raw mut world))?;
-        // An error in XLA's communicators becomes a status of XLA's, with a Python traceback.
-        library.check(
-            "MPI_Comm_set_errhandler",
-            (api.functions.comm_set_errhandler)(world, api.errors_return()),
-        )?;
+        for copy in [&mut world, &mut control] {
+            library.check("MPI_Comm_dup", (api.functions.comm_dup)(api.comm(abi::COMM_WORLD), copy))?;
+            // An error in XLA's communicators becomes a status of XLA's, with a Python traceback.
+            let code = (api.functions.comm_set_errhandler)(*copy, api.errors_return());
+            library.check("MPI_Comm_set_errhandler", code)?;
+        }
         library.check("MPI_Comm_rank", (api.functions.comm_rank)(world, &raw mut rank))?;
         library.check("MPI_Comm_size", (api.functions.comm_size)(world, &raw mut size))?;
-        (api.comm_back(world), rank, size, level, ours)
+        (api.comm_back(world), api.comm_back(control), rank, size, level, ours)
     });
     Ok(Runtime {
         library,
         found: discovery.candidate,
         attempts: discovery.attempts,
         world,
+        control,
         rank,
         size,
         level,
@@ -163,6 +168,96 @@ impl Runtime {
         if ours == abi::COMM_WORLD { self.world } else { ours }
     }
 
+    /// Makes the communicator of some ranks; they alone take part. Returns it by our number, or MPI's error code.
+    pub(crate) fn make_group(&self, group: &Group) -> Result<Handle, c_int> {
+        /// Only this function uses point-to-point tags on `world`.
+        const TAG: c_int = 1;
+        let _inside = calls::enter(Call { function: "MPI_Comm_create_group", message: None, comm: None });
+        let checked = |code| if code == SUCCESS { Ok(()) } else { Err(code) };
+        let length = c_int::try_from(group.ranks.len()).map_err(|_| abi::ERR_OTHER)?;
+        // SAFETY: these are the functions of MPI with their arguments as the standard has them.
+        let made = with_api!(self.library, api => unsafe {
+            let (world, functions) = (api.comm(self.world), &api.functions);
+            let (mut all, mut some) = (api.no_group(), api.no_group());
+            let mut made = api.comm(abi::COMM_NULL);
+            checked((functions.comm_group)(world, &raw mut all))?;
+            checked((functions.group_incl)(all, length, group.ranks.as_ptr(), &raw mut some))?;
+            checked((functions.comm_create_group)(world, some, TAG, &raw mut made))?;
+            checked((functions.group_free)(&raw mut some))?;
+            checked((functions.group_free)(&raw mut all))?;
+            api.comm_back(made)
+        });
+        groups::made(made, Some(group.ranks.clone()));
+        Ok(made)
+    }
+
+    /// Gathers bytes, of any length on each rank, from all ranks, by rank. A collective of all ranks.
+    pub fn allgather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        let size = self.size.unsigned_abs() as usize;
+        let mut lengths = vec![0_u64; size];
+        // SAFETY: there is room for one number of each rank.
+        unsafe { self.gather_bytes(&(own.len() as u64).to_ne_bytes(), lengths.as_mut_ptr().cast()) }?;
+        let longest = lengths.iter().copied().max().unwrap_or(0) as usize;
+        let mut padded = own.to_vec();
+        padded.resize(longest, 0);
+        let mut all = vec![0_u8; longest * size];
+        // SAFETY: there is room for the longest part of each rank.
+        unsafe { self.gather_bytes(&padded, all.as_mut_ptr()) }?;
+        let parts = lengths.iter().enumerate();
+        Ok(parts.map(|(rank, &length)| all[rank * longest..][..length as usize].to_vec()).collect())
+    }
+
+    /// Gathers equally many bytes from each rank.
+    ///
+    /// # Safety
+    /// At `all` there has to be room for those of every rank.
+    unsafe fn gather_bytes(&self, own: &[u8], all: *mut u8) -> Result<(), Error> {
+        const NAME: &str = "MPI_Allgather";
+        let too_long = |_| Error::TooLong { bytes: own.len() };
+        let count = c_int::try_from(own.len()).map_err(too_long)?;
+        let message = Some((own.len(), abi::datatype::BYTE));
+        let _inside = calls::enter(Call { function: NAME, message, comm: Some(abi::COMM_WORLD) });
+        // SAFETY: the arguments are those of the standard; the caller answers for the room.
+        let code = with_api!(self.library, api => unsafe {
+            // Every library has the type of bytes.
+            let Ok(byte) = api.datatype(abi::datatype::BYTE) else { return Ok(()) };
+            let comm = api.comm(self.control);
+            waiting::run(
+                api,
+                || (api.functions.allgather)(own.as_ptr().cast(), count, byte, all.cast(), count, byte, comm),
+                |request| {
+                    let start = api.functions.iallgather;
+                    start(own.as_ptr().cast(), count, byte, all.cast(), count, byte, comm, request)
+                },
+            )
+        });
+        self.library.check(NAME, code)
+    }
+
+    /// Waits, asleep, until all ranks are here: they may take long, and need the cores. A collective of all ranks.
+    pub fn wait_for_all(&self) -> Result<(), Error> {
+        if self.is_over() {
+            return Ok(());
+        }
+        // SAFETY: the arguments are those of the standard; the request is completed before it is dropped.
+        let code = with_api!(self.library, api => unsafe {
+            let mut request = api.request(abi::REQUEST_NULL);
+            let code = (api.functions.ibarrier)(api.comm(self.control), &raw mut request);
+            if code == SUCCESS { waiting::complete(api, &mut request, api.no_status()) } else { code }
+        });
+        self.library.check("MPI_Ibarrier", code)
+    }
+
+    /// Ends the whole job with an exit code; messages have to be on their way already.
+    pub fn abort(&self, code: c_int) {
+        if !self.is_over() {
+            // SAFETY: MPI runs; `MPI_Abort` is made for this.
+            with_api!(self.library, api => unsafe {
+                (api.functions.abort)(api.comm(abi::COMM_WORLD), code);
+            });
+        }
+    }
+
     /// Whether MPI is over, for XLA or for everybody.
     pub(crate) fn is_over(&self) -> bool {
         let mut finalized = 0;
@@ -171,13 +266,14 @@ impl Runtime {
         self.done.load(Ordering::Acquire) || code != SUCCESS || finalized != 0
     }
 
-    /// XLA is done: finalizes MPI if we initialised it. What XLA frees later is over already.
-    pub(crate) fn finish(&self) -> c_int {
+    /// XLA is done, or the process is: finalizes MPI if we initialised it. What XLA frees later is over already.
+    pub fn finish(&self) -> c_int {
         let was_over = self.is_over();
         self.done.store(true, Ordering::Release);
         if was_over || !self.ours {
             return SUCCESS;
         }
+        let _inside = calls::enter(Call { function: "MPI_Finalize", message: None, comm: Some(abi::COMM_WORLD) });
         // SAFETY: MPI is initialised and not finalized, by us; XLA promises not to use it any more.
         with_api!(self.library, api => unsafe { (api.functions.finalize)() })
     }
@@ -191,21 +287,23 @@ pub fn stop(message: &str) -> ! {
     let rank = running().map(|runtime| format!(" rank {}:", runtime.rank)).unwrap_or_default();
     // Nothing is left to do where even stderr is gone.
     let _ = writeln!(std::io::stderr(), "ferroket:{rank} {message}");
-    if let Some(runtime) = running().filter(|runtime| !runtime.is_over()) {
-        std::thread::sleep(FORWARDING);
-        // SAFETY: MPI runs; `MPI_Abort` is made for this.
-        with_api!(runtime.library, api => unsafe {
-            (api.functions.abort)(api.comm(abi::COMM_WORLD), 1);
-        });
-    }
-    exit()
+    std::thread::sleep(FORWARDING);
+    end(1)
 }
 
-/// Ends this process alone, with exit code 1, and at once: the exit handlers of libraries that are in the middle of
-/// a call could wait for ever. The launcher ends the others.
-pub fn exit() -> ! {
+/// Ends the whole job with an exit code, or this process alone where MPI doesn't run.
+pub fn end(code: c_int) -> ! {
+    if let Some(runtime) = running() {
+        runtime.abort(code);
+    }
+    exit(code)
+}
+
+/// Ends this process alone, and at once: the exit handlers of libraries that are in the middle of a call could wait for
+/// ever. The launcher ends the others.
+pub fn exit(code: c_int) -> ! {
     // SAFETY: `_exit` has no preconditions.
-    unsafe { libc::_exit(1) }
+    unsafe { libc::_exit(code) }
 }
 
 /// Intel MPI opens its own libfabric by name, which the loader can't find where it came from a Python package:

@@ -9,9 +9,10 @@ use std::ffi::{c_char, c_int, c_void};
 use std::path::PathBuf;
 
 use crate::abi::{self, Handle, Status, ThreadLevel};
+use crate::calls::{self, Call};
 use crate::library::api::{RealStatus, Unknown};
 use crate::runtime::{self, Runtime, attach, running, stop};
-use crate::with_api;
+use crate::{groups, waiting, with_api};
 
 /// The running MPI; a call before `MPI_Init_thread` is an error that only the message can tell.
 fn mpi(function: &str) -> &'static Runtime {
@@ -114,11 +115,22 @@ pub unsafe extern "C" fn MPIABI_Comm_size(comm: Handle, size: *mut c_int) -> c_i
     with_api!(mpi.library(), api => unsafe { (api.functions.comm_size)(api.comm(mpi.comm(comm)), size) })
 }
 
-/// Splits a communicator. XLA's key is the rank that the caller will have in the new group; another rank means
-/// that the ranks are creating different groups at the same time, and a hang or a wrong sum would follow.
+/// Makes the communicator of a group of ranks. Where the group was announced, its ranks alone take part; else this is
+/// what XLA asks for, a split of the world by all ranks.
+///
+/// XLA's key is the rank that the caller will have in the new group; another rank means that the ranks are creating
+/// different groups at the same time, and a hang or a wrong sum would follow.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPIABI_Comm_split(comm: Handle, color: c_int, key: c_int, new: *mut Handle) -> c_int {
     let mpi = mpi("MPI_Comm_split");
+    if comm == abi::COMM_WORLD && let Some(group) = groups::asked_for(color, key, mpi.rank()) {
+        return mpi.make_group(&group).map_or_else(|code| code, |made| {
+            // SAFETY: the standard lets the caller pass a valid pointer only.
+            unsafe { *new = made };
+            abi::SUCCESS
+        });
+    }
+    let _inside = calls::enter(Call { function: "MPI_Comm_split", message: None, comm: Some(comm) });
     // SAFETY: the arguments are those of the standard, translated; `new` is valid for writing.
     let (code, rank) = with_api!(mpi.library(), api => unsafe {
         let mut real = api.comm(abi::COMM_NULL);
@@ -127,6 +139,7 @@ pub unsafe extern "C" fn MPIABI_Comm_split(comm: Handle, color: c_int, key: c_in
         if code == abi::SUCCESS {
             *new = api.comm_back(real);
             if *new != abi::COMM_NULL {
+                groups::made(*new, None);
                 code = (api.functions.comm_rank)(real, &raw mut rank);
             }
         }
@@ -200,6 +213,11 @@ pub unsafe extern "C" fn MPIABI_Abort(comm: Handle, code: c_int) -> c_int {
     with_api!(mpi.library(), api => unsafe { (api.functions.abort)(api.comm(mpi.comm(comm)), code) })
 }
 
+/// Notes a call that moves a message, for the watchdog.
+fn enter(function: &'static str, count: c_int, datatype: Handle, comm: Handle) -> calls::Inside {
+    calls::enter(Call { function, message: Some((count.unsigned_abs() as usize, datatype)), comm: Some(comm) })
+}
+
 /// Reduces over all ranks, the result on each.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPIABI_Allreduce(
@@ -212,15 +230,16 @@ pub unsafe extern "C" fn MPIABI_Allreduce(
 ) -> c_int {
     const NAME: &str = "MPI_Allreduce";
     let mpi = mpi(NAME);
+    let _inside = enter(NAME, count, datatype, comm);
     // SAFETY: the arguments are those of the standard, translated.
     with_api!(mpi.library(), api => unsafe {
-        (api.functions.allreduce)(
-            api.buffer(send),
-            receive,
-            count,
-            known(NAME, api.datatype(datatype)),
-            known(NAME, api.operation(operation)),
-            api.comm(mpi.comm(comm)),
+        let (send, comm) = (api.buffer(send), api.comm(mpi.comm(comm)));
+        let datatype = known(NAME, api.datatype(datatype));
+        let operation = known(NAME, api.operation(operation));
+        waiting::run(
+            api,
+            || (api.functions.allreduce)(send, receive, count, datatype, operation, comm),
+            |request| (api.functions.iallreduce)(send, receive, count, datatype, operation, comm, request),
         )
     })
 }
@@ -238,16 +257,19 @@ pub unsafe extern "C" fn MPIABI_Allgather(
 ) -> c_int {
     const NAME: &str = "MPI_Allgather";
     let mpi = mpi(NAME);
+    let _inside = enter(NAME, send_count, send_type, comm);
     // SAFETY: the arguments are those of the standard, translated.
     with_api!(mpi.library(), api => unsafe {
-        (api.functions.allgather)(
-            api.buffer(send),
-            send_count,
-            known(NAME, api.datatype(send_type)),
-            receive,
-            receive_count,
-            known(NAME, api.datatype(receive_type)),
-            api.comm(mpi.comm(comm)),
+        let (send, comm) = (api.buffer(send), api.comm(mpi.comm(comm)));
+        let send_type = known(NAME, api.datatype(send_type));
+        let receive_type = known(NAME, api.datatype(receive_type));
+        waiting::run(
+            api,
+            || (api.functions.allgather)(send, send_count, send_type, receive, receive_count, receive_type, comm),
+            |request| {
+                let start = api.functions.iallgather;
+                start(send, send_count, send_type, receive, receive_count, receive_type, comm, request)
+            },
         )
     })
 }
@@ -264,15 +286,19 @@ pub unsafe extern "C" fn MPIABI_Reduce_scatter(
 ) -> c_int {
     const NAME: &str = "MPI_Reduce_scatter";
     let mpi = mpi(NAME);
+    // SAFETY: there is a count for each rank, and at least one rank. XLA's parts have equal lengths.
+    let _inside = enter(NAME, unsafe { *receive_counts }, datatype, comm);
     // SAFETY: the arguments are those of the standard, translated.
     with_api!(mpi.library(), api => unsafe {
-        (api.functions.reduce_scatter)(
-            api.buffer(send),
-            receive,
-            receive_counts,
-            known(NAME, api.datatype(datatype)),
-            known(NAME, api.operation(operation)),
-            api.comm(mpi.comm(comm)),
+        let (send, comm) = (api.buffer(send), api.comm(mpi.comm(comm)));
+        let datatype = known(NAME, api.datatype(datatype));
+        let operation = known(NAME, api.operation(operation));
+        waiting::run(
+            api,
+            || (api.functions.reduce_scatter)(send, receive, receive_counts, datatype, operation, comm),
+            |request| {
+                (api.functions.ireduce_scatter)(send, receive, receive_counts, datatype, operation, comm, request)
+            },
         )
     })
 }
@@ -295,23 +321,47 @@ pub unsafe extern "C" fn MPIABI_Sendrecv(
 ) -> c_int {
     const NAME: &str = "MPI_Sendrecv";
     let mpi = mpi(NAME);
+    let _inside = enter(NAME, send_count, send_type, comm);
     let mut real = RealStatus::default();
-    // SAFETY: the arguments are those of the standard, translated.
+    // SAFETY: the arguments are those of the standard, translated; requests are completed before they are dropped.
     with_api!(mpi.library(), api => unsafe {
-        let code = (api.functions.sendrecv)(
-            send,
-            send_count,
-            known(NAME, api.datatype(send_type)),
-            api.peer(destination),
-            send_tag,
-            receive,
-            receive_count,
-            known(NAME, api.datatype(receive_type)),
-            api.peer(source),
-            api.tag(receive_tag),
-            api.comm(mpi.comm(comm)),
-            api.status(status, &mut real),
-        );
+        let (destination, source, receive_tag) = (api.peer(destination), api.peer(source), api.tag(receive_tag));
+        let send_type = known(NAME, api.datatype(send_type));
+        let receive_type = known(NAME, api.datatype(receive_type));
+        let comm = api.comm(mpi.comm(comm));
+        let real_status = api.status(status, &mut real);
+        let functions = &api.functions;
+        let code = if waiting::is_yielding() {
+            let mut coming = api.request(abi::REQUEST_NULL);
+            let mut code =
+                (functions.irecv)(receive, receive_count, receive_type, source, receive_tag, comm, &raw mut coming);
+            if code == abi::SUCCESS {
+                code = waiting::run(
+                    api,
+                    || (functions.send)(send, send_count, send_type, destination, send_tag, comm),
+                    |going| (functions.isend)(send, send_count, send_type, destination, send_tag, comm, going),
+                );
+            }
+            if code == abi::SUCCESS {
+                code = waiting::complete(api, &mut coming, real_status);
+            }
+            code
+        } else {
+            (functions.sendrecv)(
+                send,
+                send_count,
+                send_type,
+                destination,
+                send_tag,
+                receive,
+                receive_count,
+                receive_type,
+                source,
+                receive_tag,
+                comm,
+                real_status,
+            )
+        };
         if !status.is_null() {
             *status = api.status_back(&real);
         }
@@ -371,11 +421,19 @@ pub unsafe extern "C" fn MPIABI_Irecv(
 /// Waits until a request is complete.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPIABI_Wait(request: *mut Handle, status: *mut Status) -> c_int {
+    const NAME: &str = "MPI_Wait";
+    let mpi = mpi(NAME);
+    let _inside = calls::enter(Call { function: NAME, message: None, comm: None });
     let mut real_status = RealStatus::default();
     // SAFETY: the arguments are those of the standard, translated; `request` is valid for reading and writing.
-    with_api!(mpi("MPI_Wait").library(), api => unsafe {
+    with_api!(mpi.library(), api => unsafe {
         let mut real = api.request(*request);
-        let code = (api.functions.wait)(&raw mut real, api.status(status, &mut real_status));
+        let to = api.status(status, &mut real_status);
+        let code = if waiting::is_yielding() {
+            waiting::complete(api, &mut real, to)
+        } else {
+            (api.functions.wait)(&raw mut real, to)
+        };
         *request = api.request_back(real);
         if !status.is_null() {
             *status = api.status_back(&real_status);

@@ -45,14 +45,24 @@ functions! {
     comm_dup = MPI_Comm_dup(H, *mut H);
     comm_split = MPI_Comm_split(H, c_int, c_int, *mut H);
     comm_free = MPI_Comm_free(*mut H);
+    comm_group = MPI_Comm_group(H, *mut H);
+    comm_create_group = MPI_Comm_create_group(H, H, c_int, *mut H);
+    group_incl = MPI_Group_incl(H, c_int, *const c_int, *mut H);
+    group_free = MPI_Group_free(*mut H);
     comm_set_errhandler = MPI_Comm_set_errhandler(H, H);
     allreduce = MPI_Allreduce(*const c_void, *mut c_void, c_int, H, H, H);
     allgather = MPI_Allgather(*const c_void, c_int, H, *mut c_void, c_int, H, H);
     reduce_scatter = MPI_Reduce_scatter(*const c_void, *mut c_void, *const c_int, H, H, H);
     sendrecv = MPI_Sendrecv(*const c_void, c_int, H, c_int, c_int, *mut c_void, c_int, H, c_int, c_int, H, *mut c_void);
+    send = MPI_Send(*const c_void, c_int, H, c_int, c_int, H);
     isend = MPI_Isend(*const c_void, c_int, H, c_int, c_int, H, *mut H);
     irecv = MPI_Irecv(*mut c_void, c_int, H, c_int, c_int, H, *mut H);
     wait = MPI_Wait(*mut H, *mut c_void);
+    test = MPI_Test(*mut H, *mut c_int, *mut c_void);
+    ibarrier = MPI_Ibarrier(H, *mut H);
+    iallreduce = MPI_Iallreduce(*const c_void, *mut c_void, c_int, H, H, H, *mut H);
+    iallgather = MPI_Iallgather(*const c_void, c_int, H, *mut c_void, c_int, H, H, *mut H);
+    ireduce_scatter = MPI_Ireduce_scatter(*const c_void, *mut c_void, *const c_int, H, H, H, *mut H);
 }
 
 /// Looks up one symbol; an error names the one that is missing.
@@ -163,6 +173,11 @@ impl<H: RealHandle> Api<H> {
         if theirs == self.numbers.comm_null { abi::COMM_NULL } else { theirs.widen() }
     }
 
+    /// Room for a handle of a group, which the library fills.
+    pub fn no_group(&self) -> H {
+        self.numbers.comm_null
+    }
+
     /// A request, by the library's number.
     pub fn request(&self, ours: Handle) -> H {
         if ours == abi::REQUEST_NULL { self.numbers.request_null } else { H::narrow(ours) }
@@ -218,11 +233,12 @@ impl<H: RealHandle> Api<H> {
 
     /// Where the library should write a status: to `real`, or nowhere if the caller ignores it.
     pub fn status(&self, ours: *mut Status, real: &mut RealStatus) -> *mut c_void {
-        if ours.is_null() {
-            std::ptr::without_provenance_mut(self.numbers.status_ignore)
-        } else {
-            real.as_mut_ptr().cast()
-        }
+        if ours.is_null() { self.no_status() } else { real.as_mut_ptr().cast() }
+    }
+
+    /// What says that nobody wants the status.
+    pub fn no_status(&self) -> *mut c_void {
+        std::ptr::without_provenance_mut(self.numbers.status_ignore)
     }
 
     /// The public fields of the status that the library wrote.

@@ -1,0 +1,77 @@
+"""What the ranks of a job agree on before JAX computes: over MPI where there is one, else over JAX's coordinator."""
+
+import pickle
+from typing import Any, Protocol, TypeVar
+
+from ferroket import _lib
+
+T = TypeVar("T")
+
+# Milliseconds that nothing in a healthy job takes: the limit of a start is FERROKET_INIT_TIMEOUT, of a run none.
+_FOREVER = 10**9
+
+
+class World(Protocol):
+    """The ranks of a job, to each other. Every method but ``abort`` is a collective of all of them."""
+
+    rank: int
+    size: int
+
+    def allgather(self, value: T) -> list[T]:
+        """The values of all ranks, by rank; they have to be picklable."""
+
+    def wait_for_all(self) -> None:
+        """Returns when all ranks have called it, and leaves the cores to those that still compute."""
+
+    def abort(self, code: int) -> None:
+        """Ends the whole job with this exit code."""
+
+
+class MpiWorld:
+    """The ranks over MPI."""
+
+    def __init__(self, mpi: _lib.Mpi) -> None:
+        self.mpi = mpi
+        self.rank = mpi.rank
+        self.size = mpi.size
+
+    def allgather(self, value: T) -> list[T]:  # noqa: D102 - World's
+        return [pickle.loads(part) for part in self.mpi.allgather(pickle.dumps(value))]
+
+    def wait_for_all(self) -> None:  # noqa: D102
+        self.mpi.wait_for_all()
+
+    def abort(self, code: int) -> None:  # noqa: D102
+        self.mpi.abort(code)
+
+
+class StoreWorld:
+    """The ranks over JAX's coordinator, which keeps a store of keys and values. JAX has to be connected."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank = rank
+        self.size = size
+        self._turn = 0
+
+    def allgather(self, value: T) -> list[T]:  # noqa: D102
+        store = coordination_client()
+        self._turn += 1
+        folder = f"ferroket/allgather/{self._turn}"
+        store.key_value_set_bytes(f"{folder}/{self.rank}", pickle.dumps(value))
+        parts = (store.blocking_key_value_get_bytes(f"{folder}/{rank}", _FOREVER) for rank in range(self.size))
+        return [pickle.loads(part) for part in parts]
+
+    def wait_for_all(self) -> None:  # noqa: D102
+        self._turn += 1
+        coordination_client().wait_at_barrier(f"ferroket/barrier/{self._turn}", _FOREVER)
+
+    def abort(self, code: int) -> None:
+        """Ends this process; the launcher and the other ranks of its node, which watch it, end the rest."""
+        _lib.exit_now(code)
+
+
+def coordination_client() -> Any:
+    """JAX's client of its coordinator. JAX has no public name for it."""
+    from jax._src import distributed
+
+    return distributed.global_state.client

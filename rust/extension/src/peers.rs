@@ -1,0 +1,224 @@
+//! The ranks of a node watch each other: one that is killed can't say so itself, and a launcher that says it names a
+//! process, not a rank.
+//!
+//! Each rank has a *beacon*, a page of memory that the others of its node map, with its [`State`]; and a thread that
+//! sleeps until one of the others ends. What the thread says then has to be quick: the launcher is about to kill it.
+
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+
+/// What a rank's beacon shows to the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum State {
+    /// It runs: if it ends now, it was killed.
+    Running = 0,
+    /// It has said itself why it ends.
+    Told = 1,
+    /// It has done its work, as all have.
+    Finished = 2,
+}
+
+/// Changes what this rank's beacon shows, if it has one. Async-signal-safe.
+pub(crate) fn mark(state: State) {
+    imp::mark(state);
+}
+
+/// This rank's beacon: how the others of the node find it, and what it shows.
+#[pyclass(frozen, module = "ferroket._lib")]
+#[derive(Debug)]
+pub(crate) struct Beacon {
+    /// Process and file descriptor, for the others' [`watch_peers`]; None where the system has no such thing.
+    #[pyo3(get)]
+    address: Option<(i32, i32)>,
+}
+
+#[pymethods]
+impl Beacon {
+    #[new]
+    fn new() -> PyResult<Self> {
+        imp::light().map(|address| Self { address }).map_err(|error| PyOSError::new_err(error.to_string()))
+    }
+
+    /// This rank has said why it ends.
+    #[staticmethod]
+    fn told() {
+        mark(State::Told);
+    }
+
+    /// This rank has done its work, as all have.
+    #[staticmethod]
+    fn finished() {
+        mark(State::Finished);
+    }
+}
+
+/// Watches the other ranks of this node until the process ends: if one ends before its work is done and without a word
+/// of its own, says so on stderr; if the launcher doesn't end the job then, ends this process.
+///
+/// `peers` are all ranks of the node: the rank, how messages name it, and its beacon's address.
+#[pyfunction]
+pub(crate) fn watch_peers(own: i32, peers: Vec<(i32, String, (i32, i32))>) {
+    imp::watch(own, peers);
+}
+
+#[cfg(target_os = "linux")]
+mod imp {
+    use std::ffi::c_int;
+    use std::fs::{File, OpenOptions};
+    use std::io::{self, Write};
+    use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+    use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+    use std::time::Duration;
+
+    use super::State;
+    use crate::crash::CRASHES;
+
+    const PAGE: usize = 4096;
+    /// How long a launcher may take to end the other ranks of a job that has lost one.
+    const LAUNCHERS_TURN: Duration = Duration::from_secs(3);
+
+    /// The state that this rank shows.
+    static OWN: AtomicPtr<AtomicU8> = AtomicPtr::new(std::ptr::null_mut());
+
+    pub(super) fn mark(state: State) {
+        let own = OWN.load(Ordering::Acquire);
+        if !own.is_null() {
+            // SAFETY: the page is mapped as long as the process lives.
+            unsafe { &*own }.store(state as u8, Ordering::Release);
+        }
+    }
+
+    /// A page of a file, shared with whoever maps it too, as long as the process lives.
+    fn map(file: &impl AsRawFd) -> io::Result<&'static AtomicU8> {
+        let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: a new mapping anywhere; the file has this length.
+        let page = unsafe { libc::mmap(std::ptr::null_mut(), PAGE, access, shared, file.as_raw_fd(), 0) };
+        if page == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the page is mapped for ever, and only ever used as this atomic.
+        Ok(unsafe { &*page.cast::<AtomicU8>() })
+    }
+
+    pub(super) fn light() -> io::Result<Option<(i32, i32)>> {
+        // SAFETY: the name is a C string; the new descriptor is ours alone.
+        let memory = unsafe { libc::memfd_create(c"ferroket".as_ptr(), libc::MFD_CLOEXEC) };
+        if memory < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: as said.
+        let memory = unsafe { File::from_raw_fd(memory) };
+        memory.set_len(PAGE as u64)?;
+        let page = map(&memory)?;
+        OWN.store(std::ptr::from_ref(page).cast_mut(), Ordering::Release);
+        // It stays open as long as the process lives: the others open it by its number.
+        Ok(Some((std::process::id().cast_signed(), memory.into_raw_fd())))
+    }
+
+    struct Peer {
+        rank: i32,
+        name: String,
+        pid: i32,
+        process: OwnedFd,
+        shown: &'static AtomicU8,
+    }
+
+    impl Peer {
+        fn find(rank: i32, name: String, (pid, memory): (i32, i32)) -> io::Result<Self> {
+            // SAFETY: the arguments are those of the system call; the new descriptor is ours alone.
+            let process = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+            if process < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: as said; descriptors are C ints.
+            let process = unsafe { OwnedFd::from_raw_fd(process as c_int) };
+            let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{memory}"))?;
+            Ok(Self { rank, name, pid, process, shown: map(&file)? })
+        }
+
+        /// How it ended. Its parent may have taken the answer away already.
+        fn end(&self) -> Option<c_int> {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+            // The fields after the name in parentheses; the state is the third of all, the exit code the 52nd.
+            let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+            if fields.first() != Some(&"Z") { None } else { fields.get(49)?.parse().ok() }
+        }
+    }
+
+    pub(super) fn watch(own: i32, peers: Vec<(i32, String, (i32, i32))>) {
+        // A peer that can't be found (in another container, say) can't be watched either.
+        let mut found: Vec<Peer> = peers
+            .into_iter()
+            .filter(|(rank, ..)| *rank != own)
+            .filter_map(|(rank, name, address)| Peer::find(rank, name, address).ok())
+            .collect();
+        found.sort_by_key(|peer| peer.rank);
+        if !found.is_empty() {
+            std::thread::spawn(move || wait(own, &found));
+        }
+    }
+
+    fn wait(own: i32, peers: &[Peer]) {
+        let mut ends: Vec<libc::pollfd> = peers
+            .iter()
+            .map(|peer| libc::pollfd { fd: peer.process.as_raw_fd(), events: libc::POLLIN, revents: 0 })
+            .collect();
+        loop {
+            // SAFETY: the array is valid and has this length.
+            let count = unsafe { libc::poll(ends.as_mut_ptr(), ends.len() as libc::nfds_t, -1) };
+            if count < 0 {
+                continue; // a signal
+            }
+            for (end, peer) in ends.iter_mut().zip(peers) {
+                if end.revents == 0 {
+                    continue;
+                }
+                end.fd = -1; // not to be looked at again
+                let state = peer.shown.load(Ordering::Acquire);
+                if state == State::Finished as u8 {
+                    continue;
+                }
+                // One of those that are left speaks: the first one.
+                let first = peers.iter().find(|other| other.rank != peer.rank);
+                if state == State::Running as u8 && first.is_none_or(|other| own < other.rank) {
+                    say(peer);
+                }
+                std::thread::sleep(LAUNCHERS_TURN);
+                ferroket_mpi_abi::runtime::end(1);
+            }
+        }
+    }
+
+    fn say(peer: &Peer) {
+        let cause = match peer.end() {
+            Some(status) if libc::WIFSIGNALED(status) => {
+                let signal = libc::WTERMSIG(status);
+                if CRASHES.iter().any(|(crash, _)| *crash == signal) {
+                    format!("crashed (signal {signal})")
+                } else if signal == libc::SIGKILL {
+                    "was killed (SIGKILL), by the kernel for lack of memory or by a person or a job system".into()
+                } else {
+                    format!("was ended by signal {signal}")
+                }
+            }
+            Some(status) => format!("left with code {} before the end of its script", libc::WEXITSTATUS(status)),
+            None => "ended without a word: killed (SIGKILL), for lack of memory perhaps, or left by os._exit".into(),
+        };
+        // Nothing is left to do where even stderr is gone.
+        let _ = io::stderr().write_all(format!("ferroket: {} {cause}, so the whole job ends\n", peer.name).as_bytes());
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod imp {
+    use super::State;
+
+    pub(super) fn mark(_state: State) {}
+
+    pub(super) fn light() -> std::io::Result<Option<(i32, i32)>> {
+        Ok(None)
+    }
+
+    pub(super) fn watch(_own: i32, _peers: Vec<(i32, String, (i32, i32))>) {}
+}

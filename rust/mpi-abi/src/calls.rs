@@ -1,0 +1,94 @@
+//! What this process does in MPI right now: for the watchdog, which has to say what a rank waits in.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::abi::{Handle, datatype};
+use crate::groups;
+
+/// A call of MPI that can wait for other ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The function of MPI.
+    pub function: &'static str,
+    /// How many elements of which type it moves, by our numbers, where it moves any.
+    pub message: Option<(usize, Handle)>,
+    /// The communicator, by our number.
+    pub comm: Option<Handle>,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.function)?;
+        if let Some((count, ours)) = self.message {
+            let (name, size) = datatype::describe(ours).unwrap_or(("elements", 0));
+            write!(f, " of {count} {name} ({} bytes)", count * size)?;
+        }
+        if let Some(comm) = self.comm {
+            write!(f, " over {}", groups::describe(comm))?;
+        }
+        Ok(())
+    }
+}
+
+/// The calls that are under way, oldest first, and the number of those that came back.
+#[derive(Clone, Debug, Default)]
+pub struct Calls {
+    /// Calls that have come back.
+    pub done: u64,
+    /// Calls that haven't, each with the number that it got when it began.
+    pub inside: Vec<(u64, Call)>,
+    begun: u64,
+}
+
+static CALLS: Mutex<Calls> = Mutex::new(Calls { done: 0, inside: Vec::new(), begun: 0 });
+
+fn calls() -> MutexGuard<'static, Calls> {
+    CALLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The calls of this moment.
+#[must_use]
+pub fn now() -> Calls {
+    calls().clone()
+}
+
+/// Notes a call, until the value is dropped.
+pub fn enter(call: Call) -> Inside {
+    let mut calls = calls();
+    calls.begun += 1;
+    let number = calls.begun;
+    calls.inside.push((number, call));
+    Inside(number)
+}
+
+/// A call that is under way.
+#[derive(Debug)]
+#[must_use]
+pub struct Inside(u64);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        let mut calls = calls();
+        calls.inside.retain(|(number, _)| *number != self.0);
+        calls.done += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::COMM_WORLD;
+
+    #[test]
+    fn a_call_is_seen_until_it_comes_back() {
+        let call = Call { function: "MPI_Allreduce", message: Some((3, datatype::DOUBLE)), comm: Some(COMM_WORLD) };
+        let before = now().done;
+        let inside = enter(call);
+        assert!(now().inside.iter().any(|(_, seen)| *seen == call));
+        assert_eq!(call.to_string(), "MPI_Allreduce of 3 float64 (24 bytes) over all ranks");
+        drop(inside);
+        assert!(!now().inside.iter().any(|(_, seen)| *seen == call));
+        assert!(now().done > before);
+    }
+}
