@@ -61,7 +61,7 @@ class Beacon:
     def __new__(cls, /) -> Beacon: ...
     @property
     def address(self) -> tuple[int, int] | None:
-        """Process and file descriptor, for the others' ``watch_peers``; None where the system has no such thing."""
+        """Process and file descriptor, for ``watch_ranks``; None where the system has no such thing."""
     @staticmethod
     def told() -> None:
         """This rank has said why it ends."""
@@ -111,8 +111,11 @@ def set_yielding(yielding: bool) -> None:
 def announce_crashes(who: str) -> None:
     """From now on a crash of this process is announced on stderr as one of ``who``."""
 
-def watch_peers(own: int, peers: list[tuple[int, str, tuple[int, int]]]) -> None:
-    """Watches the other ranks of this node (rank, name, address of the beacon): says so if one is killed."""
+def watch_ranks(ranks: list[tuple[str, tuple[int, int]]]) -> None:
+    """Watches ranks of this node (name, address of the beacon) until all have ended: says so if one is killed."""
+
+def launcher_console() -> Path | None:
+    """The stderr of the mpirun that started this process, if it runs on this node and can be opened."""
 
 def exit_now(code: int) -> None:
     """Ends this process at once, with no exit handlers."""

@@ -1,8 +1,10 @@
 """One rank fails: the whole job ends, with the reason, instead of waiting for it for ever."""
 
 import builtins
+import contextlib
 import faulthandler
 import os
+import subprocess
 import sys
 import time
 from types import TracebackType
@@ -28,6 +30,7 @@ class _Job:
 
 
 _job: _Job | None = None
+_watcher: subprocess.Popen[bytes] | None = None
 
 
 def end_job_with_this_rank(world: World, who: str) -> None:
@@ -52,6 +55,31 @@ def end_job_with_this_rank(world: World, who: str) -> None:
     faulthandler.disable()
     _lib.announce_crashes(who)
     faulthandler.enable()
+
+
+def watch(ranks: list[tuple[str, tuple[int, int]]]) -> None:
+    """Starts a process that says so if a rank of this node is killed, and ends with them.
+
+    Args:
+        ranks: the name of each rank of the node, and the address of its beacon.
+    """
+    global _watcher  # noqa: PLW0603 - kept, so that it isn't taken for one that nobody waits for
+    if not ranks:
+        return
+    program = f"from ferroket import _lib; _lib.watch_ranks({ranks!r})"
+    with contextlib.ExitStack() as stack:
+        # A launcher that cleans up forwards no more, so the message goes past it, where that is possible.
+        stderr = None
+        if console := _lib.launcher_console():
+            with contextlib.suppress(OSError):
+                stderr = stack.enter_context(console.open("ab", buffering=0))
+        _watcher = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            start_new_session=True,  # a launcher ends the process groups that it knows
+        )
 
 
 def abort_job(code: int, cause: str) -> NoReturn:

@@ -81,7 +81,7 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
         reports = _agree(world, settings)
         own = reports[world.rank].node
         failure.end_job_with_this_rank(world, _name(reports, world.rank))
-        _watch_peers(world, reports)
+        _watch_node(world.rank, reports)
         by_rank, binding = _bind(reports, world.rank, settings["FERROKET_BIND"])
         yielding = _yields(reports, by_rank, settings["FERROKET_YIELD"])
         _lib.set_yielding(yielding)
@@ -111,6 +111,15 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
             versions=info.versions(),
         )
     )
+
+
+def _watch_node(rank: int, reports: list[_Report]) -> None:
+    """The first rank of each node starts the process that watches them all."""
+    machine = reports[rank].node.machine
+    ranks = [other for other, report in enumerate(reports) if report.node.machine == machine]
+    if rank == ranks[0]:
+        beacons = [(_name(reports, other), reports[other].beacon) for other in ranks]
+        failure.watch([(name, beacon) for name, beacon in beacons if beacon])
 
 
 def _name(reports: list[_Report], rank: int) -> str:
@@ -196,19 +205,6 @@ def _backend_is_started() -> bool:
     from jax._src import xla_bridge  # the public names start the backend that they ask for
 
     return "jax" in sys.modules and bool(xla_bridge.backends_are_initialized())
-
-
-def _watch_peers(world: World, reports: list[_Report]) -> None:
-    """Has this rank say so if another one of its node is killed."""
-    machine = reports[world.rank].node.machine
-    _lib.watch_peers(
-        world.rank,
-        [
-            (rank, _name(reports, rank), report.beacon)
-            for rank, report in enumerate(reports)
-            if report.node.machine == machine and report.beacon
-        ],
-    )
 
 
 def _bind(reports: list[_Report], rank: int, mode: str) -> tuple[tuple[cores.Cores, ...], str]:

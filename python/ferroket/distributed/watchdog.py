@@ -1,6 +1,6 @@
 """Finds the classic deadlock, says where each rank is, and ends the job.
 
-One rank enters a collective that others don't: it waits for ever. Each rank looks at itself twice a second, and while
+One rank enters a collective that others don't: it waits for ever. Each rank looks at itself a few times a second, and while
 it makes no progress leaves a report in the store of JAX's coordinator; a job that moves leaves none. Rank 0, when it is
 stuck itself, reads the reports. A rank makes progress if a collective came back, or, outside of collectives, if it
 computes, reads or writes: so a long compilation, a long sum or a large file on one rank is never taken for a deadlock.
@@ -22,9 +22,9 @@ from ferroket.distributed.world import coordination_client
 
 # Seconds between two looks, until a rank reports that it is stuck, and after which a deadlock that no waiting can mend
 # is one.
-_PERIOD = 0.5
-_REPORT_AFTER = 1.0
-_CERTAIN_AFTER = 2.0
+_PERIOD = 0.25
+_REPORT_AFTER = 0.75
+_CERTAIN_AFTER = 1.5
 
 # Less work than this in a second is that of threads that only wait: seconds on a core, and bytes.
 _IDLE_CPU = 0.05
@@ -148,7 +148,7 @@ class Watchdog:
 
     def _report(self, look: _Look, stuck: float) -> Report:
         call = look.inside[0][1] if look.inside else None
-        return Report(call, self._finished, stuck, self._stack())
+        return Report(call, self._finished, stuck, "" if self._finished and not call else self._stack())
 
     def _stack(self) -> str:
         """The Python stacks of this process, without the watchdog's own; that of the main thread first."""
@@ -164,7 +164,7 @@ class Watchdog:
 
     def _judge(self, stored: Mapping[str, str]) -> None:
         reports = {int(key.rsplit("/", 1)[1]): Report(**json.loads(text)) for key, text in stored.items()}
-        # A report may be half a second old: what is true now has to be true again.
+        # A report may be older than its rank's last step: what is true now has to be true again.
         suspected, self._suspects = self._suspects, is_deadlock(reports, len(self._hosts), self._limit)
         if suspected and self._suspects:
             print(describe(reports, self._hosts), file=sys.stderr, flush=True)

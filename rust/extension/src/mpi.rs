@@ -98,6 +98,13 @@ pub(crate) fn set_yielding(yielding: bool) {
     waiting::set_yielding(yielding);
 }
 
+/// The stderr of the mpirun that started this process, if it runs on this node and can be opened: for what is to be said
+/// when it doesn't forward any more.
+#[pyfunction]
+pub(crate) fn launcher_console() -> Option<PathBuf> {
+    launcher::console()
+}
+
 /// Ends this process at once, with no exit handlers.
 #[pyfunction]
 pub(crate) fn exit_now(code: i32) {

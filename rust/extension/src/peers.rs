@@ -1,8 +1,8 @@
-//! The ranks of a node watch each other: one that is killed can't say so itself, and a launcher that says it names a
-//! process, not a rank.
+//! The ranks of a node are watched: one that is killed can't say so itself, and a launcher that says it names a process,
+//! not a rank.
 //!
-//! Each rank has a *beacon*, a page of memory that the others of its node map, with its [`State`]; and a thread that
-//! sleeps until one of the others ends. What the thread says then has to be quick: the launcher is about to kill it.
+//! Each rank has a *beacon*, a page of memory that shows its [`State`]. A process of its own on each node, which the
+//! launcher doesn't know and so doesn't kill, maps the beacons and sleeps until a rank ends ([`watch_ranks`]).
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
@@ -28,7 +28,7 @@ pub(crate) fn mark(state: State) {
 #[pyclass(frozen, module = "ferroket._lib")]
 #[derive(Debug)]
 pub(crate) struct Beacon {
-    /// Process and file descriptor, for the others' [`watch_peers`]; None where the system has no such thing.
+    /// Process and file descriptor, for [`watch_ranks`]; None where the system has no such thing.
     #[pyo3(get)]
     address: Option<(i32, i32)>,
 }
@@ -53,13 +53,13 @@ impl Beacon {
     }
 }
 
-/// Watches the other ranks of this node until the process ends: if one ends before its work is done and without a word
-/// of its own, says so on stderr; if the launcher doesn't end the job then, ends this process.
+/// Watches the ranks of this node until they have all ended. If one ends before its work is done and without a word of
+/// its own, says so on stderr; if the launcher doesn't end the others then, does it.
 ///
-/// `peers` are all ranks of the node: the rank, how messages name it, and its beacon's address.
+/// `ranks` are how messages name each, and its beacon's address.
 #[pyfunction]
-pub(crate) fn watch_peers(own: i32, peers: Vec<(i32, String, (i32, i32))>) {
-    imp::watch(own, peers);
+pub(crate) fn watch_ranks(py: Python<'_>, ranks: Vec<(String, (i32, i32))>) {
+    py.detach(|| imp::watch(ranks));
 }
 
 #[cfg(target_os = "linux")]
@@ -69,7 +69,7 @@ mod imp {
     use std::io::{self, Write};
     use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
     use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::State;
     use crate::crash::CRASHES;
@@ -116,16 +116,15 @@ mod imp {
         Ok(Some((std::process::id().cast_signed(), memory.into_raw_fd())))
     }
 
-    struct Peer {
-        rank: i32,
+    struct Rank {
         name: String,
         pid: i32,
         process: OwnedFd,
         shown: &'static AtomicU8,
     }
 
-    impl Peer {
-        fn find(rank: i32, name: String, (pid, memory): (i32, i32)) -> io::Result<Self> {
+    impl Rank {
+        fn find(name: String, (pid, memory): (i32, i32)) -> io::Result<Self> {
             // SAFETY: the arguments are those of the system call; the new descriptor is ours alone.
             let process = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
             if process < 0 {
@@ -134,7 +133,11 @@ mod imp {
             // SAFETY: as said; descriptors are C ints.
             let process = unsafe { OwnedFd::from_raw_fd(process as c_int) };
             let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{memory}"))?;
-            Ok(Self { rank, name, pid, process, shown: map(&file)? })
+            Ok(Self { name, pid, process, shown: map(&file)? })
+        }
+
+        fn shows(&self, state: State) -> bool {
+            self.shown.load(Ordering::Acquire) == state as u8
         }
 
         /// How it ended. Its parent may have taken the answer away already.
@@ -142,56 +145,58 @@ mod imp {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
             // The fields after the name in parentheses; the state is the third of all, the exit code the 52nd.
             let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-            if fields.first() != Some(&"Z") { None } else { fields.get(49)?.parse().ok() }
+            if fields.first() == Some(&"Z") { fields.get(49)?.parse().ok() } else { None }
+        }
+
+        fn kill(&self) {
+            // SAFETY: the descriptor names this process and no later one of the same number.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_pidfd_send_signal,
+                    self.process.as_raw_fd(),
+                    libc::SIGKILL,
+                    std::ptr::null::<libc::siginfo_t>(),
+                    0,
+                )
+            };
         }
     }
 
-    pub(super) fn watch(own: i32, peers: Vec<(i32, String, (i32, i32))>) {
-        // A peer that can't be found (in another container, say) can't be watched either.
-        let mut found: Vec<Peer> = peers
-            .into_iter()
-            .filter(|(rank, ..)| *rank != own)
-            .filter_map(|(rank, name, address)| Peer::find(rank, name, address).ok())
-            .collect();
-        found.sort_by_key(|peer| peer.rank);
-        if !found.is_empty() {
-            std::thread::spawn(move || wait(own, &found));
-        }
-    }
-
-    fn wait(own: i32, peers: &[Peer]) {
-        let mut ends: Vec<libc::pollfd> = peers
+    pub(super) fn watch(ranks: Vec<(String, (i32, i32))>) {
+        // A rank that can't be found (in another container, say) can't be watched either.
+        let ranks: Vec<Rank> =
+            ranks.into_iter().filter_map(|(name, address)| Rank::find(name, address).ok()).collect();
+        let mut ends: Vec<libc::pollfd> = ranks
             .iter()
-            .map(|peer| libc::pollfd { fd: peer.process.as_raw_fd(), events: libc::POLLIN, revents: 0 })
+            .map(|rank| libc::pollfd { fd: rank.process.as_raw_fd(), events: libc::POLLIN, revents: 0 })
             .collect();
-        loop {
+        let mut lost: Option<Instant> = None;
+        // Those that have ended are not looked at again.
+        while ends.iter().any(|end| end.fd >= 0) {
+            let patience = lost.map_or(-1, |since| {
+                c_int::try_from(LAUNCHERS_TURN.saturating_sub(since.elapsed()).as_millis()).unwrap_or(0)
+            });
             // SAFETY: the array is valid and has this length.
-            let count = unsafe { libc::poll(ends.as_mut_ptr(), ends.len() as libc::nfds_t, -1) };
-            if count < 0 {
-                continue; // a signal
+            let count = unsafe { libc::poll(ends.as_mut_ptr(), ends.len() as libc::nfds_t, patience) };
+            if count == 0 {
+                ranks.iter().for_each(Rank::kill);
+                return;
             }
-            for (end, peer) in ends.iter_mut().zip(peers) {
-                if end.revents == 0 {
-                    continue;
+            for (end, rank) in ends.iter_mut().zip(&ranks).filter(|(end, _)| count > 0 && end.revents != 0) {
+                end.fd = -1;
+                if !rank.shows(State::Finished) {
+                    // The first one that is lost: the others are ended for it.
+                    if lost.is_none() && rank.shows(State::Running) {
+                        say(rank);
+                    }
+                    lost.get_or_insert_with(Instant::now);
                 }
-                end.fd = -1; // not to be looked at again
-                let state = peer.shown.load(Ordering::Acquire);
-                if state == State::Finished as u8 {
-                    continue;
-                }
-                // One of those that are left speaks: the first one.
-                let first = peers.iter().find(|other| other.rank != peer.rank);
-                if state == State::Running as u8 && first.is_none_or(|other| own < other.rank) {
-                    say(peer);
-                }
-                std::thread::sleep(LAUNCHERS_TURN);
-                ferroket_mpi_abi::runtime::end(1);
             }
         }
     }
 
-    fn say(peer: &Peer) {
-        let cause = match peer.end() {
+    fn say(rank: &Rank) {
+        let cause = match rank.end() {
             Some(status) if libc::WIFSIGNALED(status) => {
                 let signal = libc::WTERMSIG(status);
                 if CRASHES.iter().any(|(crash, _)| *crash == signal) {
@@ -206,7 +211,7 @@ mod imp {
             None => "ended without a word: killed (SIGKILL), for lack of memory perhaps, or left by os._exit".into(),
         };
         // Nothing is left to do where even stderr is gone.
-        let _ = io::stderr().write_all(format!("ferroket: {} {cause}, so the whole job ends\n", peer.name).as_bytes());
+        let _ = io::stderr().write_all(format!("ferroket: {} {cause}, so the whole job ends\n", rank.name).as_bytes());
     }
 }
 
@@ -220,5 +225,5 @@ mod imp {
         Ok(None)
     }
 
-    pub(super) fn watch(_own: i32, _peers: Vec<(i32, String, (i32, i32))>) {}
+    pub(super) fn watch(_ranks: Vec<(String, (i32, i32))>) {}
 }

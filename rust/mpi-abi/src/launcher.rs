@@ -93,14 +93,45 @@ pub fn executables() -> Vec<PathBuf> {
 }
 
 fn is_launcher(name: &str) -> bool {
-    const STARTS: [&str; 8] =
-        ["hydra_pmi_proxy", "hydra_bstrap_proxy", "mpiexec", "mpirun", "prte", "orte", "orted", "pmi_proxy"];
-    STARTS.iter().any(|start| name.starts_with(start))
+    const DAEMONS: [&str; 6] = ["hydra_pmi_proxy", "hydra_bstrap_proxy", "prted", "orted", "orte", "pmi_proxy"];
+    is_command(name) || DAEMONS.iter().any(|start| name.starts_with(start))
 }
 
-/// The executables of the parent, its parent and so on, as far as this user may see them.
+/// Whether it is what a user starts, not one of its helpers on each node.
+fn is_command(name: &str) -> bool {
+    const COMMANDS: [&str; 4] = ["mpiexec", "mpirun", "prte", "orterun"];
+    COMMANDS.iter().any(|start| name.starts_with(start)) && name != "prted"
+}
+
+/// The stderr of the launcher's command, where that runs on this node and its stderr may be opened a second time: a
+/// terminal, a pipe, or a file that is appended to. (A second writer at its own place in a file would spoil it.)
 #[cfg(target_os = "linux")]
-fn ancestors() -> Vec<PathBuf> {
+#[must_use]
+pub fn console() -> Option<PathBuf> {
+    use std::os::unix::fs::FileTypeExt;
+
+    let named = |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).ok()?.file_name()?.to_str().map(is_command);
+    let command = ancestor_pids().find(|pid| named(*pid) == Some(true))?;
+    let path = PathBuf::from(format!("/proc/{command}/fd/2"));
+    let kind = std::fs::metadata(&path).ok()?.file_type();
+    let appends = || {
+        let info = std::fs::read_to_string(format!("/proc/{command}/fdinfo/2")).ok()?;
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?.trim();
+        Some(i32::from_str_radix(flags, 8).ok()? & libc::O_APPEND != 0)
+    };
+    (kind.is_fifo() || kind.is_char_device() || appends() == Some(true)).then_some(path)
+}
+
+/// Only Linux shows the files of other processes.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn console() -> Option<PathBuf> {
+    None
+}
+
+/// The parent, its parent and so on, nearest first.
+#[cfg(target_os = "linux")]
+fn ancestor_pids() -> impl Iterator<Item = u32> {
     /// `mpirun` → proxy → shell → environment manager → python is five; deeper nesting is somebody else's.
     const DEPTH: usize = 8;
     let parent = |pid: u32| -> Option<u32> {
@@ -108,11 +139,13 @@ fn ancestors() -> Vec<PathBuf> {
         // The second field is the name in parentheses, which may itself hold spaces and parentheses.
         stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
     };
-    std::iter::successors(parent(std::process::id()), |&pid| parent(pid))
-        .take_while(|&pid| pid > 0)
-        .take(DEPTH)
-        .filter_map(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).ok())
-        .collect()
+    std::iter::successors(parent(std::process::id()), move |&pid| parent(pid)).take_while(|&pid| pid > 0).take(DEPTH)
+}
+
+/// The executables of the parent, its parent and so on, as far as this user may see them.
+#[cfg(target_os = "linux")]
+fn ancestors() -> Vec<PathBuf> {
+    ancestor_pids().filter_map(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).ok()).collect()
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -170,6 +203,12 @@ mod tests {
         }
         for name in ["python3.11", "bash", "srun", "make"] {
             assert!(!is_launcher(name), "{name}");
+        }
+        for name in ["mpiexec.hydra", "mpirun", "prterun", "orterun", "mpirun.mpich"] {
+            assert!(is_command(name), "{name}");
+        }
+        for name in ["hydra_pmi_proxy", "prted", "orted"] {
+            assert!(!is_command(name), "{name}");
         }
     }
 }
