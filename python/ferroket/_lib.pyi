@@ -9,8 +9,10 @@ def ffi_handlers() -> dict[str, Any]:
 
 @final
 class Launcher:
-    """The launcher that started this process."""
+    """The launcher that started this process: "hydra", "intel", "openmpi", "slurm" or "ferroket", and its full name."""
 
+    @property
+    def kind(self) -> str: ...
     @property
     def name(self) -> str: ...
     @property

@@ -66,22 +66,78 @@ def test_a_name_that_does_not_resolve_is_an_error_with_the_mend() -> None:
         Coordinator([HERE, THERE])
 
 
-def test_the_host_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FERROKET_COORDINATOR_HOST", "127.0.0.1")
-    with Coordinator([HERE, THERE]) as coordinator:
-        assert coordinator.address.startswith("127.0.0.1:")
+ELSEWHERE = "192.0.2.1"  # reserved for documentation
 
 
-def test_several_nodes_use_the_address_that_the_others_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolved = {"here.invalid": "127.0.0.2", "there.invalid": "127.0.0.1"}
+@pytest.fixture
+def address() -> str:
+    """This machine's address on the way to others."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((ELSEWHERE, 9))
+        except OSError as error:
+            pytest.skip(f"this machine has no network: {error}")
+        return str(probe.getsockname()[0])
 
-    def getaddrinfo(name: str, *_: object) -> list[tuple[object, ...]]:
-        return [(None, None, None, None, (resolved[name], 0))]
+
+def resolve(monkeypatch: pytest.MonkeyPatch, **addresses: str) -> None:
+    """Lets names below ``.invalid`` resolve."""
+
+    def getaddrinfo(name: str, *_: object, **__: object) -> list[tuple[object, ...]]:
+        address = addresses.get(name.removesuffix(".invalid"), name)
+        return [(socket.AF_INET6 if ":" in address else socket.AF_INET, None, None, None, (address, 0))]
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    # The node's own name is loopback here, so the way to the other node decides.
+
+
+def test_the_host_can_be_named(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("FERROKET_COORDINATOR_HOST", address)
+    for nodes in ([HERE, THERE], [HERE]):
+        with Coordinator(nodes) as coordinator:
+            assert coordinator.address.startswith(f"{address}:")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1", "::"])
+def test_a_host_that_means_another_node_on_each_node(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    monkeypatch.setenv("FERROKET_COORDINATOR_HOST", host)
+    with pytest.raises(RuntimeError, match=f"'{host}' resolves to {host} on rank 0's node, .* 'there.invalid' can't"):
+        Coordinator([HERE, THERE])
+
+
+def test_a_host_that_is_another_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FERROKET_COORDINATOR_HOST", ELSEWHERE)
+    with pytest.raises(RuntimeError, match=r"192.0.2.1 is no address of here.invalid, where rank 0 runs"):
+        Coordinator([HERE, THERE])
+
+
+def test_a_name_that_leads_to_loopback_is_looked_up_on_the_way_to_the_others(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    resolve(monkeypatch, here="127.0.1.1", there=ELSEWHERE)
     with Coordinator([HERE, THERE]) as coordinator:
-        assert coordinator.address.startswith("127.0.0.1:")
+        assert coordinator.address.startswith(f"{address}:")
+
+
+def test_names_that_all_lead_to_loopback_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve(monkeypatch, here="127.0.1.1", there="127.0.1.1")
+    with pytest.raises(RuntimeError, match=r"'here.invalid' resolves to 127.* can't reach.*FERROKET_COORDINATOR_HOST"):
+        Coordinator([HERE, THERE])
+
+
+def test_an_address_of_version_6_is_in_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FERROKET_COORDINATOR_HOST", "::1")
+    try:
+        with Coordinator([HERE]) as coordinator:
+            assert coordinator.address.startswith("[::1]:")
+    except RuntimeError as error:
+        pytest.skip(f"this machine has no IPv6: {error}")
+
+
+def test_the_port_that_the_other_ranks_expect() -> None:
+    with Coordinator([HERE]) as free:
+        port = int(free.address.rsplit(":", 1)[1])
+    with Coordinator([HERE], port) as coordinator:
+        assert coordinator.address == f"127.0.0.1:{port}"
 
 
 def test_this_node_is_always_the_same() -> None:

@@ -37,8 +37,8 @@ def end_job_with_this_rank(world: World, who: str) -> None:
     """From now on the end of this rank is the end of all, unless it is that of its script.
 
     An uncaught exception and ``sys.exit`` with another code than 0 abort the job after a message with the rank; a crash
-    is announced with the rank and the Python stack. (``raise SystemExit(1)`` passes by unseen: the watchdog finds it, if
-    others wait.)
+    is announced with the rank and the Python stack. (``raise SystemExit(1)`` passes by unseen: the watchdog finds it,
+    if others wait.)
 
     Args:
         world: the job's ranks.
@@ -47,7 +47,7 @@ def end_job_with_this_rank(world: World, who: str) -> None:
     global _job  # noqa: PLW0603 - one process has one job
     _job = _Job(world, who)
     sys.excepthook = _Hook(sys.excepthook)
-    sys.exit = _exit  # type: ignore[assignment]
+    sys.exit = _exit
     for name in ("exit", "quit"):  # what `site` adds, which scripts use too
         if hasattr(builtins, name):
             setattr(builtins, name, _exit)
@@ -113,12 +113,15 @@ class _Hook:
         abort_job(1, f"uncaught {kind.__name__}")
 
 
+_CODE: Any = SystemExit.code  # the slot that the interpreter reads
+
+
 class _Exit(SystemExit):
     """What ``sys.exit`` raises. The interpreter asks for its code when nobody caught it: then no Python code runs."""
 
     @property
-    def code(self) -> Any:  # type: ignore[override]
-        code = SystemExit.code.__get__(self)  # type: ignore[attr-defined]
+    def code(self) -> Any:
+        code = _CODE.__get__(self)
         if code not in (None, 0) and _is_outermost():
             is_number = isinstance(code, int)
             if not is_number:
@@ -128,7 +131,7 @@ class _Exit(SystemExit):
 
     @code.setter
     def code(self, value: Any) -> None:
-        SystemExit.code.__set__(self, value)  # type: ignore[attr-defined]
+        _CODE.__set__(self, value)
 
 
 _Exit.__name__ = _Exit.__qualname__ = "SystemExit"

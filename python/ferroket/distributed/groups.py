@@ -10,7 +10,7 @@ made in an order that is the same on all ranks, so no two wait for each other.
 
 import re
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -85,7 +85,7 @@ class _Groups:
             _lib.announce_group((ids[0], ranks))
             if len(group) > 1:  # alone there is nobody to wait for, and a program on one device has no collectives
                 try:
-                    _sum_over(group)
+                    _sum_over(group)()
                 finally:
                     _lib.announce_group(None)
 
@@ -96,23 +96,35 @@ def _devices(program: Any) -> Sequence[Any]:
     return next((sharding._device_assignment for sharding in shardings), ())
 
 
-def _sum_over(group: Group) -> None:
-    """Runs a program that sums over a group, and waits for it."""
+def _sum_over(group: Group) -> Callable[[], Any]:
+    """A program that sums over a group; a call runs it, and waits for it."""
     import jax
     from jax.sharding import Mesh, NamedSharding
     from jax.sharding import PartitionSpec as P
 
     mesh = Mesh(np.array(group), ("group",))
     own = next(device for device in group if device.process_index == jax.process_index())
-    total = jax.shard_map(partial(jax.lax.psum, axis_name="group"), mesh=mesh, in_specs=P("group"), out_specs=P())
+    total = jax.jit(
+        jax.shard_map(partial(jax.lax.psum, axis_name="group"), mesh=mesh, in_specs=P("group"), out_specs=P())
+    )
     with jax.ensure_compile_time_eval():
         part = jax.device_put(np.ones(1, np.float32), own)
         ones = jax.make_array_from_single_device_arrays((len(group),), NamedSharding(mesh, P("group")), [part])
-        jax.jit(total)(ones).block_until_ready()
+
+    def run() -> None:
+        with jax.ensure_compile_time_eval():
+            total(ones).block_until_ready()
+
+    return run
 
 
-def make_groups_by_their_members() -> None:
-    """From now on JAX's programs find their groups made. The group of all ranks is made now; all have to call it."""
+def make_groups_by_their_members() -> Callable[[], None]:
+    """From now on JAX's programs find their groups made. The group of all ranks is made now; all have to call it.
+
+    Returns:
+        A function that returns when all programs with collectives that were started before have ended: JAX runs them
+        one after the other, and the function adds one. All ranks have to call it.
+    """
     import jax
     from jax._src.interpreters import pxla
 
@@ -123,5 +135,7 @@ def make_groups_by_their_members() -> None:
         groups.prepare(program)
         return run(program, *arguments)
 
-    pxla.ExecuteReplicated.__call__ = prepared_run  # type: ignore[method-assign]
-    groups.make([tuple(jax.devices())])
+    pxla.ExecuteReplicated.__call__ = prepared_run
+    everyone = tuple(jax.devices())
+    groups.make([everyone])
+    return _sum_over(everyone)

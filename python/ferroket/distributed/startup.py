@@ -3,23 +3,25 @@
 The order matters, and is the reason for this module: MPI first, since over it the ranks agree on everything else;
 then the cores, before XLA makes its threads; then jaxlib with MPItrampoline's variable set, and last JAX's own
 start. Ranks exchange what they found before anyone acts on it, so that an error is raised on all of them.
+
+Where no MPI is needed (on GPUs, or with gloo) and the launcher itself says who is who, the ranks meet over JAX's
+coordinator instead, which comes first then.
 """
 
 import atexit
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ferroket import _lib
-from ferroket.distributed import cores, failure, groups, info
+from ferroket.distributed import cores, failure, gpus, info, jax_start, meeting
 from ferroket.distributed.coordinator import Coordinator
+from ferroket.distributed.gpus import Gpus
 from ferroket.distributed.info import RuntimeInfo
-from ferroket.distributed.library import search_prefixes
 from ferroket.distributed.node import Node, this_node
 from ferroket.distributed.watchdog import Watchdog, limit_from_environment
-from ferroket.distributed.world import MpiWorld, StoreWorld, World
+from ferroket.distributed.world import MpiWorld, World
 
 _COLLECTIVES = ("mpi", "gloo")
 _BINDINGS = ("auto", "none")
@@ -33,6 +35,7 @@ class _Report:
     settings: dict[str, str]
     node: Node
     mask: cores.Cores
+    gpus: Gpus
     beacon: tuple[int, int] | None
     problem: str | None
 
@@ -41,8 +44,9 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
     """Prepares this process to be one of many: the first lines of a script, above ``import jax`` or ``import netket``.
 
     Started by ``mpirun`` or ``srun``, it starts MPI, binds the rank to its own cores, and starts JAX's distributed
-    runtime with its collectives over MPI. Started without a launcher, it does nothing but report, and needs no MPI.
-    All ranks have to call it. From then on the end of one rank, unless it is that of its script, ends the whole job.
+    runtime with its collectives over MPI. On a node with GPUs, each rank gets its own, and the collectives are NCCL's.
+    Started without a launcher, it does nothing but report, and needs no MPI. All ranks have to call it. From then on
+    the end of one rank, unless it is that of its script, ends the whole job.
 
     Args:
         collectives: "mpi", or "gloo" for JAX's own over TCP; None takes FERROKET_COLLECTIVES, else "mpi".
@@ -76,33 +80,52 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
         "FERROKET_WATCHDOG": f"{limit_from_environment():g}",
     }
     with _deadline(launcher):
-        mpi, origin = _start_mpi(launcher)
-        world = MpiWorld(mpi)
-        reports = _agree(world, settings)
-        own = reports[world.rank].node
-        failure.end_job_with_this_rank(world, _name(reports, world.rank))
-        _watch_node(world.rank, reports)
-        by_rank, binding = _bind(reports, world.rank, settings["FERROKET_BIND"])
+        own_gpus, problem = _look_around()
+        mpi: _lib.Mpi | None = None
+        if meeting.needs_mpi(launcher, settings["FERROKET_COLLECTIVES"], own_gpus):
+            mpi, origin = meeting.over_mpi(launcher)
+            world: World = MpiWorld(mpi)
+        elif problem:
+            raise RuntimeError(problem)
+        else:
+            world, address = meeting.over_jax(launcher, settings["FERROKET_COLLECTIVES"], own_gpus)
+        reports = _agree(world, settings, own_gpus, problem)
+        rank = world.rank
+        failure.end_job_with_this_rank(world, _name(reports, rank))
+        _watch_node(rank, reports)
+        by_rank, binding = _bind(reports, rank, settings["FERROKET_BIND"])
         yielding = _yields(reports, by_rank, settings["FERROKET_YIELD"])
         _lib.set_yielding(yielding)
-        with _shared_coordinator(world, reports) as address:
-            _start_jax(world, address, settings["FERROKET_COLLECTIVES"])
-        _end_together(world, reports, settings)
-    neighbours = [rank for rank, report in enumerate(reports) if report.node.machine == own.machine]
+        if mpi:
+            local_gpus = _plan_gpus(reports)[rank]
+            with _shared_coordinator(world, reports) as address:
+                jax_start.connect(
+                    rank,
+                    world.size,
+                    address=address,
+                    bind_address=address,
+                    collectives=settings["FERROKET_COLLECTIVES"],
+                    gpus=local_gpus,
+                )
+        complete = jax_start.start(world.size, settings["FERROKET_COLLECTIVES"])
+        _end_together(world, reports, settings, complete)
+    own = reports[rank].node
+    neighbours = [other for other, report in enumerate(reports) if report.node.machine == own.machine]
+    platform = own_gpus.platform
     return info.remember(
         RuntimeInfo(
-            rank=world.rank,
+            rank=rank,
             size=world.size,
-            local_rank=neighbours.index(world.rank),
+            local_rank=neighbours.index(rank),
             local_size=len(neighbours),
             hostname=own.hostname,
             nodes=len({report.node.machine for report in reports}),
             launcher=launcher.name,
-            mpi=mpi.library.version,
-            mpi_path=str(mpi.library.path),
-            mpi_origin=origin,
-            thread_level=mpi.thread_level,
-            collectives=settings["FERROKET_COLLECTIVES"],
+            mpi=mpi.library.version if mpi else None,
+            mpi_path=str(mpi.library.path) if mpi else None,
+            mpi_origin=origin if mpi else None,
+            thread_level=mpi.thread_level if mpi else None,
+            collectives=gpus.COLLECTIVES[platform] if platform else settings["FERROKET_COLLECTIVES"],
             coordinator=address,
             cores=by_rank,
             binding=binding,
@@ -111,6 +134,26 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
             versions=info.versions(),
         )
     )
+
+
+def _look_around() -> tuple[Gpus, str | None]:
+    """This rank's GPUs, and what is wrong in this process, if anything is."""
+    problem = jax_start.too_late()
+    try:
+        return gpus.find(os.environ), problem
+    except RuntimeError as error:
+        return Gpus(None, ()), problem or str(error)
+
+
+def _plan_gpus(reports: list[_Report]) -> list[list[int] | None]:
+    """The numbers of each rank's GPUs among those that it sees; None for all of them."""
+    ids: list[list[int] | None] = [None] * len(reports)
+    for machine in {report.node.machine for report in reports if report.gpus.platform}:
+        ranks = [rank for rank, report in enumerate(reports) if report.node.machine == machine]
+        planned = gpus.plan([reports[rank].gpus.devices for rank in ranks], reports[ranks[0]].node.hostname)
+        for rank, own in zip(ranks, planned, strict=True):
+            ids[rank] = own
+    return ids
 
 
 def _watch_node(rank: int, reports: list[_Report]) -> None:
@@ -149,29 +192,10 @@ def _deadline(launcher: _lib.Launcher) -> _lib.Deadline:
     )
 
 
-def _start_mpi(launcher: _lib.Launcher) -> tuple[_lib.Mpi, str]:
-    """MPI as XLA will see it, and how its library was found."""
-    prefixes = search_prefixes()
-    found = _lib.find_mpi(prefixes)
-    mpi = _lib.attach_mpi(prefixes)
-    if (mpi.rank, mpi.size) != (launcher.rank, launcher.size):
-        raise RuntimeError(
-            f"{launcher.name} says that this is rank {launcher.rank} of {launcher.size}, but MPI says rank "
-            f"{mpi.rank} of {mpi.size}: the launcher and the MPI library don't belong together, and the ranks would "
-            f"be {launcher.size} independent runs. The library is {mpi.library.version}, {mpi.library.path} "
-            f"({found.origin}). Start the script with the mpirun that belongs to it, or name the library "
-            "that belongs to the launcher in FERROKET_LIBMPI"
-        )
-    # mpi4py, if the script imports it, has to run on the same library, and finds it started.
-    os.environ.setdefault("MPI4PY_LIBMPI", str(mpi.library.path))
-    return mpi, found.origin
-
-
-def _agree(world: World, settings: dict[str, str]) -> list[_Report]:
+def _agree(world: World, settings: dict[str, str], own_gpus: Gpus, problem: str | None) -> list[_Report]:
     """Exchanges the ranks' reports, and raises on every rank what went wrong on one."""
-    report = _Report(
-        {**settings, **info.versions()}, this_node(), cores.allowed(), _lib.Beacon().address, _too_late()
-    )
+    settings = {**settings, **info.versions(), "the platform that JAX computes on": own_gpus.platform or "cpu"}
+    report = _Report(settings, this_node(), cores.allowed(), own_gpus, _lib.Beacon().address, problem)
     reports = world.allgather(report)
     for rank, other in enumerate(reports):
         if other.problem:
@@ -184,27 +208,6 @@ def _agree(world: World, settings: dict[str, str]) -> list[_Report]:
                     f"({other.node.hostname}). Give every rank the same environment"
                 )
     return reports
-
-
-def _too_late() -> str | None:
-    """What was imported or done too early for JAX to get MPI and cores of its own, if anything."""
-    culprit = next((name for name in ("netket", "jax", "jaxlib") if name in sys.modules), None)
-    if culprit is None:
-        return None
-    if _lib.is_trampoline_attached() and not _backend_is_started():
-        return None
-    return (
-        f"fk.initialize() came too late: {culprit} was imported before it, and JAX has already chosen its "
-        f"collectives and cores. Move these lines to the top of the script, above `import {culprit}`:\n"
-        "    import ferroket as fk\n"
-        "    fk.initialize()"
-    )
-
-
-def _backend_is_started() -> bool:
-    from jax._src import xla_bridge  # the public names start the backend that they ask for
-
-    return "jax" in sys.modules and bool(xla_bridge.backends_are_initialized())
 
 
 def _bind(reports: list[_Report], rank: int, mode: str) -> tuple[tuple[cores.Cores, ...], str]:
@@ -255,45 +258,17 @@ def _shared_coordinator(world: World, reports: list[_Report]) -> Iterator[str]:
             yield address
 
 
-def _start_jax(world: World, address: str, collectives: str) -> None:
-    """Imports jaxlib with our wrapper of MPI, connects JAX's processes, and checks what came of it."""
-    os.environ["MPITRAMPOLINE_LIB"] = _lib.__file__
-    _bypass_proxies(address)
-    import jax
+def _end_together(
+    world: World, reports: list[_Report], settings: dict[str, str], complete: Callable[[], None] | None
+) -> None:
+    """Has the ranks wait for each other when their scripts have ended, before JAX and MPI are taken down.
 
-    if collectives == "mpi" and not _lib.is_trampoline_attached():
-        raise RuntimeError(
-            f"jaxlib {info.versions()['jaxlib']} did not load {_lib.__file__} as its MPI wrapper. Was jaxlib "
-            "built with MPI? Use the wheel from the Python package index, or FERROKET_COLLECTIVES=gloo"
-        )
-    jax.config.update("jax_cpu_collectives_implementation", collectives)
-    # JAX takes any variable with "_proxy" in its name for a web proxy, Intel MPI's HYDRA_BSTRAP_PROXY_ID too.
-    # The real ones are bypassed above.
-    jax.config.update("jax_check_proxy_envs", False)
-    jax.distributed.initialize(
-        coordinator_address=address,
-        coordinator_bind_address=address,
-        num_processes=world.size,
-        process_id=world.rank,
-        cluster_detection_method="deactivate",
-    )
-    if jax.process_count() != world.size:
-        raise RuntimeError(
-            f"the launcher started {world.size} processes, but JAX counts {jax.process_count()}. Is JAX_PLATFORMS set to a platform "
-            "without distributed runs?"
-        )
-    if jax.default_backend() == "cpu" and collectives == "mpi" and jax.local_device_count() > 1:
-        raise RuntimeError(
-            f"this process has {jax.local_device_count()} CPU devices, but XLA's MPI collectives allow one device a "
-            "process. Unset JAX_NUM_CPU_DEVICES and --xla_force_host_platform_device_count in XLA_FLAGS, and start "
-            "more ranks instead"
-        )
-    if jax.default_backend() == "cpu" and collectives == "mpi":
-        groups.make_groups_by_their_members()
-
-
-def _end_together(world: World, reports: list[_Report], settings: dict[str, str]) -> None:
-    """Has the ranks wait for each other when their scripts have ended, before JAX and MPI are taken down."""
+    Args:
+        world: the ranks.
+        reports: what they told each other.
+        settings: those of the job.
+        complete: returns when no program is left that uses MPI; called on all ranks at once.
+    """
     limit = float(settings["FERROKET_WATCHDOG"])
     watchdog = Watchdog(world.rank, [report.node.hostname for report in reports], limit) if limit else None
     process = os.getpid()
@@ -304,6 +279,8 @@ def _end_together(world: World, reports: list[_Report], settings: dict[str, str]
         if watchdog:
             watchdog.script_ended()
         world.wait_for_all()
+        if complete:
+            complete()
         if watchdog:
             watchdog.stop()
         _lib.Beacon.finished()
@@ -314,10 +291,3 @@ def _end_together(world: World, reports: list[_Report], settings: dict[str, str]
     atexit.register(end)
     if watchdog:
         watchdog.start()
-
-
-def _bypass_proxies(address: str) -> None:
-    """Lets JAX reach its coordinator directly where a web proxy is set; nothing else's proxy is changed."""
-    host = address.rsplit(":", 1)[0]
-    before = os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy") or ""  # noqa: SIM112 - gRPC's names
-    os.environ["no_grpc_proxy"] = ",".join(filter(None, [before, host]))  # noqa: SIM112

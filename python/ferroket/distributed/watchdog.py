@@ -1,9 +1,10 @@
 """Finds the classic deadlock, says where each rank is, and ends the job.
 
-One rank enters a collective that others don't: it waits for ever. Each rank looks at itself a few times a second, and while
-it makes no progress leaves a report in the store of JAX's coordinator; a job that moves leaves none. Rank 0, when it is
-stuck itself, reads the reports. A rank makes progress if a collective came back, or, outside of collectives, if it
-computes, reads or writes: so a long compilation, a long sum or a large file on one rank is never taken for a deadlock.
+One rank enters a collective that others don't: it waits for ever. Each rank looks at itself a few times a second, and
+while it makes no progress leaves a report in the store of JAX's coordinator; a job that moves leaves none. Rank 0, when
+it is stuck itself, reads the reports. A rank makes progress if a collective came back, or, outside of collectives, if
+it computes, reads or writes: so a long compilation, a long sum or a large file on one rank is never taken for a
+deadlock.
 """
 
 import json

@@ -16,6 +16,7 @@ use pyo3::types::PyBytes;
 #[pyclass(frozen, get_all, module = "ferroket._lib")]
 #[derive(Debug)]
 pub(crate) struct Launcher {
+    kind: &'static str,
     name: &'static str,
     rank: usize,
     size: usize,
@@ -130,7 +131,8 @@ fn to_python(error: &Error) -> PyErr {
 /// The launcher that started this process, or None.
 #[pyfunction]
 pub(crate) fn detect_launcher() -> Option<Launcher> {
-    launcher::detect().map(|found| Launcher { name: found.kind.name(), rank: found.rank, size: found.size })
+    let found = launcher::detect()?;
+    Some(Launcher { kind: found.kind.tag(), name: found.kind.name(), rank: found.rank, size: found.size })
 }
 
 /// The MPI library that `attach_mpi` would use. Opens it, but doesn't start MPI.

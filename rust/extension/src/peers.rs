@@ -112,6 +112,7 @@ mod imp {
         memory.set_len(PAGE as u64)?;
         let page = map(&memory)?;
         OWN.store(std::ptr::from_ref(page).cast_mut(), Ordering::Release);
+        mark(State::Running);
         // It stays open as long as the process lives: the others open it by its number.
         Ok(Some((std::process::id().cast_signed(), memory.into_raw_fd())))
     }
@@ -185,8 +186,9 @@ mod imp {
             for (end, rank) in ends.iter_mut().zip(&ranks).filter(|(end, _)| count > 0 && end.revents != 0) {
                 end.fd = -1;
                 if !rank.shows(State::Finished) {
-                    // The first one that is lost: the others are ended for it.
-                    if lost.is_none() && rank.shows(State::Running) {
+                    // The first one that is lost is the cause, unless one has told another: a launcher that ends a job
+                    // may begin with any rank.
+                    if lost.is_none() && !ranks.iter().any(|rank| rank.shows(State::Told)) {
                         say(rank);
                     }
                     lost.get_or_insert_with(Instant::now);

@@ -32,6 +32,18 @@ impl Kind {
         }
     }
 
+    /// A short name, for code.
+    #[must_use]
+    pub fn tag(self) -> &'static str {
+        match self {
+            Self::Hydra => "hydra",
+            Self::IntelMpi => "intel",
+            Self::OpenMpi => "openmpi",
+            Self::Slurm => "slurm",
+            Self::Ferroket => "ferroket",
+        }
+    }
+
     /// The family of MPI libraries that it can start; `srun` starts any, and `ferroket launch` none by itself.
     #[must_use]
     pub fn family(self) -> Option<Family> {

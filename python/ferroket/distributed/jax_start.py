@@ -1,0 +1,104 @@
+"""Starting JAX in one of many processes, and checking what came of it."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from ferroket import _lib
+from ferroket.distributed import groups, info
+
+
+def too_late() -> str | None:
+    """What was imported or done too early for JAX to get MPI and cores of its own, if anything."""
+    culprit = next((name for name in ("netket", "jax", "jaxlib") if name in sys.modules), None)
+    if culprit is None:
+        return None
+    if _lib.is_trampoline_attached() and not _backend_is_started():
+        return None
+    return (
+        f"fk.initialize() came too late: {culprit} was imported before it, and JAX has already chosen its "
+        f"collectives and cores. Move these lines to the top of the script, above `import {culprit}`:\n"
+        "    import ferroket as fk\n"
+        "    fk.initialize()"
+    )
+
+
+def _backend_is_started() -> bool:
+    from jax._src import xla_bridge  # the public names start the backend that they ask for
+
+    return "jax" in sys.modules and bool(xla_bridge.backends_are_initialized())
+
+
+def connect(
+    rank: int, size: int, *, address: str, bind_address: str, collectives: str, gpus: Sequence[int] | None
+) -> None:
+    """Imports jaxlib, with our wrapper of MPI where that is wanted, and connects JAX's processes.
+
+    Args:
+        rank: this process's number.
+        size: the number of processes.
+        address: where the others reach rank 0's coordinator.
+        bind_address: where it listens.
+        collectives: "mpi" or "gloo", between CPUs.
+        gpus: the numbers of this process's GPUs among those that it sees; None for all.
+    """
+    if collectives == "mpi":
+        os.environ["MPITRAMPOLINE_LIB"] = _lib.__file__
+    _bypass_proxies(address)
+    import jax
+
+    if collectives == "mpi" and not _lib.is_trampoline_attached():
+        raise RuntimeError(
+            f"jaxlib {info.versions()['jaxlib']} did not load {_lib.__file__} as its MPI wrapper. Was jaxlib "
+            "built with MPI? Use the wheel from the Python package index, or FERROKET_COLLECTIVES=gloo"
+        )
+    jax.config.update("jax_cpu_collectives_implementation", collectives)
+    # JAX takes any variable with "_proxy" in its name for a web proxy, Intel MPI's HYDRA_BSTRAP_PROXY_ID too.
+    # The real ones are bypassed above.
+    jax.config.update("jax_check_proxy_envs", False)
+    # JAX would keep a SIGTERM to itself, for programs that ask it whether one has come; here it ends a rank.
+    if "JAX_ENABLE_PREEMPTION_SERVICE" not in os.environ and "jax_enable_preemption_service" in jax.config.values:
+        jax.config.update("jax_enable_preemption_service", False)
+    jax.distributed.initialize(
+        coordinator_address=address,
+        coordinator_bind_address=bind_address,
+        num_processes=size,
+        process_id=rank,
+        local_device_ids=gpus,
+        cluster_detection_method="deactivate",
+    )
+
+
+def start(size: int, collectives: str) -> Callable[[], None] | None:
+    """Starts JAX's backend, and checks that it counts the processes as the launcher does.
+
+    Args:
+        size: the number of processes.
+        collectives: "mpi" or "gloo", between CPUs.
+
+    Returns:
+        What all ranks have to call together before MPI is taken down; None if collectives aren't MPI's.
+    """
+    import jax
+
+    if jax.process_count() != size:
+        raise RuntimeError(
+            f"the launcher started {size} processes, but JAX counts {jax.process_count()}. Is JAX_PLATFORMS set to a "
+            "platform without distributed runs?"
+        )
+    if jax.default_backend() != "cpu" or collectives != "mpi":
+        return None
+    if jax.local_device_count() > 1:
+        raise RuntimeError(
+            f"this process has {jax.local_device_count()} CPU devices, but XLA's MPI collectives allow one device a "
+            "process. Unset JAX_NUM_CPU_DEVICES and --xla_force_host_platform_device_count in XLA_FLAGS, and start "
+            "more ranks instead"
+        )
+    return groups.make_groups_by_their_members()
+
+
+def _bypass_proxies(address: str) -> None:
+    """Lets JAX reach its coordinator directly where a web proxy is set; nothing else's proxy is changed."""
+    host = address.rsplit(":", 1)[0]
+    before = os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy") or ""  # noqa: SIM112 - gRPC's names
+    os.environ["no_grpc_proxy"] = ",".join(filter(None, [before, host]))  # noqa: SIM112
