@@ -99,10 +99,7 @@ def mpi_calls() -> tuple[int, list[tuple[int, str]]]:
     """How many calls of MPI have come back, and those that XLA is in: number and description."""
 
 def announce_group(group: tuple[int, list[int]] | None) -> None:
-    """Announces the group that XLA will ask for next: its first device's number and its ranks. None takes it back.
-
-    The group of this rank alone may be asked for at any later time.
-    """
+    """Announces the group that XLA will ask for next: its first device's number and its ranks. None takes it back."""
 
 def unannounced_groups() -> int:
     """How many groups XLA has asked for without an announcement, so that all ranks had to take part."""

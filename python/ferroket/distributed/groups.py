@@ -4,10 +4,11 @@ XLA's wrapper of MPI makes a communicator for a group by splitting the world, wh
 on a mesh over some of the ranks waits for ever, and so does one whose groups only some ranks have made before. The
 wrapper can make a group by its members alone, but has to be told them: XLA's call doesn't say. So each program is
 looked at before it runs for the first time. For each group in it that is new, a tiny program is run that does nothing
-but sum over that group, after the group was announced to the wrapper; XLA keeps its communicator for good. Groups are
+but gather over that group, after the group was announced to the wrapper; XLA keeps its communicator for good. Groups are
 made in an order that is the same on all ranks, so no two wait for each other.
 """
 
+import math
 import re
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -24,8 +25,11 @@ Group = tuple[Any, ...]
 _COLLECTIVE = re.compile(
     r"(?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast)(?:-start)?\("
 )
+# The three ways in which XLA writes groups: a list of lists; the rows of an arange that is reshaped, transposed and
+# reshaped again; and axes of a mesh, whose devices are those of an arange or of a list.
 _LISTED = re.compile(r"replica_groups=\{((?:\{[\d,]*\},?)*)\}")
-_TILED = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
+_TILED = re.compile(r"(?:replica_groups=)?\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
+_MESH = re.compile(r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(((?:[^()]|\([^()]*\))*)\))? \{([^}]*)\}")
 
 
 def groups_of(hlo: str, devices: int) -> set[tuple[int, ...]]:
@@ -36,24 +40,65 @@ def groups_of(hlo: str, devices: int) -> set[tuple[int, ...]]:
         devices: how many devices it runs on.
 
     Returns:
-        For each group the places of its devices in the program's device assignment.
+        For each group the places of its devices in the program's device assignment. Groups that are written in a way
+        that is not known are left out.
     """
     found: set[tuple[int, ...]] = set()
-    everyone = tuple(range(devices))
     for line in hlo.splitlines():
         if not _COLLECTIVE.search(line):
             continue
         if listed := _LISTED.search(line):
-            groups = [tuple(map(int, text.split(","))) for text in re.findall(r"\{([\d,]+)\}", listed[1])]
-            found.update(groups or [everyone])
+            groups = [_numbers(text) for text in re.findall(r"\{([\d,]+)\}", listed[1])]
+            found.update(groups or [tuple(range(devices))])
+        elif mesh := _MESH.search(line):
+            found.update(_along_axes(mesh[1], mesh[2], mesh[3]))
         elif tiled := _TILED.search(line):
-            shape, base = (tuple(map(int, text.split(","))) for text in tiled.group(1, 2))
-            order = tuple(map(int, tiled[3].split(","))) if tiled[3] else tuple(range(len(base)))
-            places = np.arange(devices).reshape(base).transpose(order).reshape(shape)
-            found.update(tuple(map(int, row)) for row in places)
-        else:
-            found.add(everyone)
+            found.update(_rows(_arange(tiled)))
+        elif "replica_groups=" not in line:
+            found.add(tuple(range(devices)))
     return found
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
+
+
+def _arange(tiled: re.Match[str]) -> np.ndarray[Any, Any]:
+    """``[2,2]<=[2,2]T(1,0)``: shape, shape before, and order of the axes between."""
+    shape, base = _numbers(tiled[1]), _numbers(tiled[2])
+    order = _numbers(tiled[3]) if tiled[3] else range(len(base))
+    return np.arange(np.prod(base)).reshape(base).transpose(*order).reshape(shape)
+
+
+def _rows(places: np.ndarray[Any, Any]) -> list[tuple[int, ...]]:
+    return [tuple(map(int, row)) for row in places]
+
+
+def _along_axes(mesh: str, devices: str | None, axes: str) -> list[tuple[int, ...]]:
+    """The groups along some axes of a mesh: ``'a'=4,'b'=2`` and ``'a':(2)2``, half of an axis, after its first 2."""
+    sizes = {name: int(size) for name, size in (axis.rsplit("=", 1) for axis in mesh.split(","))}
+    if devices is None:
+        places = np.arange(np.prod(list(sizes.values())))
+    elif tiled := _TILED.search(devices):
+        places = _arange(tiled)
+    else:
+        places = np.array([int(number) for number in re.findall(r"\d+", devices)])
+    chosen: dict[str, tuple[int, int]] = {}
+    for axis in axes.split(","):
+        name, _, part = axis.partition(":")
+        before, size = _numbers(part.strip("(").replace(")", ",")) if part else (1, sizes[name])
+        if name in chosen:
+            return []  # two parts of one axis
+        chosen[name] = (before, size)
+    shape: list[int] = []
+    inside: list[int] = []
+    for name, size in sizes.items():
+        before, part_size = chosen.get(name, (size, 1))
+        inside += [len(shape) + 1] if name in chosen else []
+        shape += [before, part_size, size // (before * part_size)]
+    outside = [axis for axis in range(len(shape)) if axis not in inside]
+    members = math.prod(shape[axis] for axis in inside)
+    return _rows(places.reshape(shape).transpose(*outside, *inside).reshape(-1, members))
 
 
 class _Groups:
@@ -83,11 +128,10 @@ class _Groups:
                 continue
             self._made.add(ids)
             _lib.announce_group((ids[0], ranks))
-            if len(group) > 1:  # alone there is nobody to wait for, and a program on one device has no collectives
-                try:
-                    _sum_over(group)()
-                finally:
-                    _lib.announce_group(None)
+            try:
+                _gather_over(group)()
+            finally:
+                _lib.announce_group(None)
 
 
 def _devices(program: Any) -> Sequence[Any]:
@@ -96,24 +140,32 @@ def _devices(program: Any) -> Sequence[Any]:
     return next((sharding._device_assignment for sharding in shardings), ())
 
 
-def _sum_over(group: Group) -> Callable[[], Any]:
-    """A program that sums over a group; a call runs it, and waits for it."""
+def _gather_over(group: Group) -> Callable[[], None]:
+    """A program that gathers over a group; a call runs it, and waits for it.
+
+    A sum would do as well, but XLA leaves that out where the group has one member.
+    """
     import jax
     from jax.sharding import Mesh, NamedSharding
     from jax.sharding import PartitionSpec as P
 
     mesh = Mesh(np.array(group), ("group",))
     own = next(device for device in group if device.process_index == jax.process_index())
-    total = jax.jit(
-        jax.shard_map(partial(jax.lax.psum, axis_name="group"), mesh=mesh, in_specs=P("group"), out_specs=P())
+    gather = jax.shard_map(
+        partial(jax.lax.all_gather, axis_name="group", tiled=True),
+        mesh=mesh,
+        in_specs=P("group"),
+        out_specs=P(),
+        check_vma=False,
     )
+    gathered = jax.jit(gather)
     with jax.ensure_compile_time_eval():
         part = jax.device_put(np.ones(1, np.float32), own)
         ones = jax.make_array_from_single_device_arrays((len(group),), NamedSharding(mesh, P("group")), [part])
 
     def run() -> None:
         with jax.ensure_compile_time_eval():
-            total(ones).block_until_ready()
+            gathered(ones).block_until_ready()
 
     return run
 
@@ -137,5 +189,6 @@ def make_groups_by_their_members() -> Callable[[], None]:
 
     pxla.ExecuteReplicated.__call__ = prepared_run
     everyone = tuple(jax.devices())
-    groups.make([everyone])
-    return _sum_over(everyone)
+    # Programs on one device are not looked at, but XLA may make a group for that one too.
+    groups.make([everyone, tuple(jax.local_devices())])
+    return _gather_over(everyone)

@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ferroket import _lib
@@ -50,12 +50,13 @@ class Report:
     stuck: float
     stack: str
 
-    @property
-    def where(self) -> str:
-        """What the rank does, for the message."""
+    def where(self, *, several: bool = False) -> str:
+        """What the rank does, or several ranks do, for the message."""
         if self.call:
-            return f"waits in {self.call}"
-        return "has ended its script" if self.finished else "is in no collective, and idle"
+            return f"{'wait' if several else 'waits'} in {self.call}"
+        if self.finished:
+            return "have ended their scripts" if several else "has ended its script"
+        return f"{'are' if several else 'is'} in no collective, and idle"
 
 
 @dataclass(frozen=True)
@@ -209,14 +210,14 @@ def members_of(call: str, size: int) -> set[int] | None:
 
 def describe(reports: Mapping[int, Report], hosts: list[str]) -> str:
     """Where every rank is: those in the same place together."""
-    together: dict[tuple[str, str], list[int]] = {}
+    together: dict[Report, list[int]] = {}
     for rank in sorted(reports):
-        report = reports[rank]
-        together.setdefault((report.where, report.stack), []).append(rank)
+        together.setdefault(replace(reports[rank], stuck=0), []).append(rank)
     lines = ["ferroket: the job hangs: some ranks wait in a collective that others don't enter."]
-    for (where, stack), ranks in together.items():
+    for place, ranks in together.items():
+        several = len(ranks) > 1
         names = ", ".join(f"{rank} ({hosts[rank]})" for rank in ranks)
-        lines += [f"rank{'s' * (len(ranks) > 1)} {names} {where}", stack]
+        lines += [f"rank{'s' * several} {names} {place.where(several=several)}", place.stack]
     lines.append(
         "Every rank has to run the same JAX programs in the same order: look for a computation under "
         "`if jax.process_index() == 0:`, or in a loop whose length differs. FERROKET_WATCHDOG=0 waits for ever."

@@ -22,8 +22,8 @@ mod _lib {
     use super::handlers::ffi_handlers;
     #[pymodule_export]
     use super::mpi::{
-        Launcher, Mpi, MpiLibrary, announce_group, attach_mpi, detect_launcher, exit_now, find_mpi, launcher_console,
-        is_trampoline_attached, mpi_calls, set_yielding, unannounced_groups,
+        Launcher, Mpi, MpiLibrary, announce_group, attach_mpi, detect_launcher, exit_now, find_mpi,
+        is_trampoline_attached, launcher_console, mpi_calls, set_yielding, unannounced_groups,
     };
     #[pymodule_export]
     use super::peers::{Beacon, watch_ranks};

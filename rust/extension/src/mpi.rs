@@ -4,8 +4,8 @@
 
 use std::path::PathBuf;
 
-use ferroket_mpi_abi::library::{Attempt, Candidate, Library, find};
 use ferroket_mpi_abi::groups::{self, Group};
+use ferroket_mpi_abi::library::{Attempt, Candidate, Library, find};
 use ferroket_mpi_abi::runtime::{self, Runtime};
 use ferroket_mpi_abi::{Error, calls, launcher, waiting};
 use pyo3::exceptions::PyRuntimeError;
@@ -79,8 +79,7 @@ pub(crate) fn mpi_calls() -> (u64, Vec<(u64, String)>) {
     (now.done, now.inside.iter().map(|(number, call)| (*number, call.to_string())).collect())
 }
 
-/// Announces the group of ranks that XLA will ask for next, by the number of its first device; None takes it back. The
-/// group of this rank alone may be asked for at any later time.
+/// Announces the group of ranks that XLA will ask for next, by the number of its first device; None takes it back.
 #[pyfunction]
 #[pyo3(signature = (group))]
 pub(crate) fn announce_group(group: Option<(i32, Vec<i32>)>) {

@@ -165,8 +165,7 @@ mod imp {
 
     pub(super) fn watch(ranks: Vec<(String, (i32, i32))>) {
         // A rank that can't be found (in another container, say) can't be watched either.
-        let ranks: Vec<Rank> =
-            ranks.into_iter().filter_map(|(name, address)| Rank::find(name, address).ok()).collect();
+        let ranks: Vec<Rank> = ranks.into_iter().filter_map(|(name, address)| Rank::find(name, address).ok()).collect();
         let mut ends: Vec<libc::pollfd> = ranks
             .iter()
             .map(|rank| libc::pollfd { fd: rank.process.as_raw_fd(), events: libc::POLLIN, revents: 0 })

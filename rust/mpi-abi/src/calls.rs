@@ -1,20 +1,32 @@
 //! What this process does in MPI right now: for the watchdog, which has to say what a rank waits in.
 
+use std::ffi::c_int;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::abi::{Handle, datatype};
 use crate::groups;
 
+/// Whom a call waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// Whoever the request is with.
+    Unknown,
+    /// The members of a communicator, by our number.
+    Comm(Handle),
+    /// These ranks, which have no communicator yet.
+    Ranks(Vec<c_int>),
+}
+
 /// A call of MPI that can wait for other ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// The function of MPI.
     pub function: &'static str,
     /// How many elements of which type it moves, by our numbers, where it moves any.
     pub message: Option<(usize, Handle)>,
-    /// The communicator, by our number.
-    pub comm: Option<Handle>,
+    /// Whom it waits for.
+    pub over: Over,
 }
 
 impl fmt::Display for Call {
@@ -24,10 +36,11 @@ impl fmt::Display for Call {
             let (name, size) = datatype::describe(ours).unwrap_or(("elements", 0));
             write!(f, " of {count} {name} ({} bytes)", count * size)?;
         }
-        if let Some(comm) = self.comm {
-            write!(f, " over {}", groups::describe(comm))?;
+        match &self.over {
+            Over::Unknown => Ok(()),
+            Over::Comm(comm) => write!(f, " over {}", groups::describe(*comm)),
+            Over::Ranks(ranks) => write!(f, " over {}", groups::describe_ranks(ranks)),
         }
-        Ok(())
     }
 }
 
@@ -82,11 +95,14 @@ mod tests {
 
     #[test]
     fn a_call_is_seen_until_it_comes_back() {
-        let call = Call { function: "MPI_Allreduce", message: Some((3, datatype::DOUBLE)), comm: Some(COMM_WORLD) };
+        let over = Over::Comm(COMM_WORLD);
+        let call = Call { function: "MPI_Allreduce", message: Some((3, datatype::DOUBLE)), over };
         let before = now().done;
-        let inside = enter(call);
+        let inside = enter(call.clone());
         assert!(now().inside.iter().any(|(_, seen)| *seen == call));
         assert_eq!(call.to_string(), "MPI_Allreduce of 3 float64 (24 bytes) over all ranks");
+        let making = Call { function: "MPI_Comm_create_group", message: None, over: Over::Ranks(vec![0, 2]) };
+        assert_eq!(making.to_string(), "MPI_Comm_create_group over ranks 0, 2");
         drop(inside);
         assert!(!now().inside.iter().any(|(_, seen)| *seen == call));
         assert!(now().done > before);

@@ -24,9 +24,6 @@ pub struct Group {
 #[derive(Default)]
 struct Groups {
     announced: Option<Group>,
-    /// The group of this rank alone. Where every larger one is announced and asked for at once, who asks as the first
-    /// of a group that isn't announced means this one.
-    alone: Option<Group>,
     /// By communicator: the ranks of the announced ones; None for those that XLA split off by itself.
     made: HashMap<Handle, Option<Vec<c_int>>>,
 }
@@ -37,21 +34,15 @@ fn groups() -> MutexGuard<'static, Groups> {
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says which group XLA will ask for next; None takes it back. A group of one rank may be asked for at any later time.
+/// Says which group XLA will ask for next; None takes it back.
 pub fn announce(group: Option<Group>) {
-    let mut groups = groups();
-    match group {
-        Some(alone) if alone.ranks.len() == 1 => groups.alone = Some(alone),
-        other => groups.announced = other,
-    }
+    groups().announced = group;
 }
 
 /// The announced group, if XLA asks for that one: with its colour, and for the caller's place in it.
 pub(crate) fn asked_for(color: c_int, key: c_int, own: c_int) -> Option<Group> {
     let place = usize::try_from(key).ok()?;
-    let is_it = |group: &mut Group| group.color == color && group.ranks.get(place) == Some(&own);
-    let mut groups = groups();
-    groups.announced.take_if(is_it).or_else(|| groups.alone.take_if(is_it))
+    groups().announced.take_if(|group| group.color == color && group.ranks.get(place) == Some(&own))
 }
 
 /// Notes the ranks of a new communicator, if they are known.
@@ -97,15 +88,6 @@ mod tests {
         assert_eq!(asked_for(2048, -1, 3), None);
         assert_eq!(asked_for(2048, 1, 3), Some(group));
         assert_eq!(asked_for(2048, 1, 3), None);
-
-        let alone = Group { color: 6144, ranks: vec![3] };
-        let pair = Group { color: 6144, ranks: vec![3, 1] };
-        announce(Some(alone.clone()));
-        announce(Some(pair.clone()));
-        assert_eq!(asked_for(6144, 0, 3), Some(pair));
-        announce(None);
-        assert_eq!(asked_for(6144, 0, 3), Some(alone));
-        assert_eq!(asked_for(6144, 0, 3), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use crate::abi::{self, Handle, SUCCESS, ThreadLevel};
-use crate::calls::{self, Call};
+use crate::calls::{self, Call, Over};
 use crate::groups::{self, Group};
 use crate::library::{Attempt, Candidate, Library, find};
 use crate::{Error, waiting, with_api};
@@ -172,7 +172,8 @@ impl Runtime {
     pub(crate) fn make_group(&self, group: &Group) -> Result<Handle, c_int> {
         /// Only this function uses point-to-point tags on `world`.
         const TAG: c_int = 1;
-        let _inside = calls::enter(Call { function: "MPI_Comm_create_group", message: None, comm: None });
+        let over = Over::Ranks(group.ranks.clone());
+        let _inside = calls::enter(Call { function: "MPI_Comm_create_group", message: None, over });
         let checked = |code| if code == SUCCESS { Ok(()) } else { Err(code) };
         let length = c_int::try_from(group.ranks.len()).map_err(|_| abi::ERR_OTHER)?;
         // SAFETY: these are the functions of MPI with their arguments as the standard has them.
@@ -216,7 +217,7 @@ impl Runtime {
         let too_long = |_| Error::TooLong { bytes: own.len() };
         let count = c_int::try_from(own.len()).map_err(too_long)?;
         let message = Some((own.len(), abi::datatype::BYTE));
-        let _inside = calls::enter(Call { function: NAME, message, comm: Some(abi::COMM_WORLD) });
+        let _inside = calls::enter(Call { function: NAME, message, over: Over::Comm(abi::COMM_WORLD) });
         // SAFETY: the arguments are those of the standard; the caller answers for the room.
         let code = with_api!(self.library, api => unsafe {
             // Every library has the type of bytes.
@@ -273,7 +274,7 @@ impl Runtime {
         if was_over || !self.ours {
             return SUCCESS;
         }
-        let _inside = calls::enter(Call { function: "MPI_Finalize", message: None, comm: Some(abi::COMM_WORLD) });
+        let _inside = calls::enter(Call { function: "MPI_Finalize", message: None, over: Over::Comm(abi::COMM_WORLD) });
         // SAFETY: MPI is initialised and not finalized, by us; XLA promises not to use it any more.
         with_api!(self.library, api => unsafe { (api.functions.finalize)() })
     }

@@ -9,7 +9,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::path::PathBuf;
 
 use crate::abi::{self, Handle, Status, ThreadLevel};
-use crate::calls::{self, Call};
+use crate::calls::{self, Call, Over};
 use crate::library::api::{RealStatus, Unknown};
 use crate::runtime::{self, Runtime, attach, running, stop};
 use crate::{groups, waiting, with_api};
@@ -123,14 +123,19 @@ pub unsafe extern "C" fn MPIABI_Comm_size(comm: Handle, size: *mut c_int) -> c_i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPIABI_Comm_split(comm: Handle, color: c_int, key: c_int, new: *mut Handle) -> c_int {
     let mpi = mpi("MPI_Comm_split");
-    if comm == abi::COMM_WORLD && let Some(group) = groups::asked_for(color, key, mpi.rank()) {
-        return mpi.make_group(&group).map_or_else(|code| code, |made| {
-            // SAFETY: the standard lets the caller pass a valid pointer only.
-            unsafe { *new = made };
-            abi::SUCCESS
-        });
+    if comm == abi::COMM_WORLD
+        && let Some(group) = groups::asked_for(color, key, mpi.rank())
+    {
+        return mpi.make_group(&group).map_or_else(
+            |code| code,
+            |made| {
+                // SAFETY: the standard lets the caller pass a valid pointer only.
+                unsafe { *new = made };
+                abi::SUCCESS
+            },
+        );
     }
-    let _inside = calls::enter(Call { function: "MPI_Comm_split", message: None, comm: Some(comm) });
+    let _inside = calls::enter(Call { function: "MPI_Comm_split", message: None, over: Over::Comm(comm) });
     // SAFETY: the arguments are those of the standard, translated; `new` is valid for writing.
     let (code, rank) = with_api!(mpi.library(), api => unsafe {
         let mut real = api.comm(abi::COMM_NULL);
@@ -215,7 +220,7 @@ pub unsafe extern "C" fn MPIABI_Abort(comm: Handle, code: c_int) -> c_int {
 
 /// Notes a call that moves a message, for the watchdog.
 fn enter(function: &'static str, count: c_int, datatype: Handle, comm: Handle) -> calls::Inside {
-    calls::enter(Call { function, message: Some((count.unsigned_abs() as usize, datatype)), comm: Some(comm) })
+    calls::enter(Call { function, message: Some((count.unsigned_abs() as usize, datatype)), over: Over::Comm(comm) })
 }
 
 /// Reduces over all ranks, the result on each.
@@ -423,7 +428,7 @@ pub unsafe extern "C" fn MPIABI_Irecv(
 pub unsafe extern "C" fn MPIABI_Wait(request: *mut Handle, status: *mut Status) -> c_int {
     const NAME: &str = "MPI_Wait";
     let mpi = mpi(NAME);
-    let _inside = calls::enter(Call { function: NAME, message: None, comm: None });
+    let _inside = calls::enter(Call { function: NAME, message: None, over: Over::Unknown });
     let mut real_status = RealStatus::default();
     // SAFETY: the arguments are those of the standard, translated; `request` is valid for reading and writing.
     with_api!(mpi.library(), api => unsafe {

@@ -1,0 +1,161 @@
+"""One rank fails: the job ends soon, with a code, one message with rank, host and cause, and nothing left behind."""
+
+import re
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from mpi import PREFIXES, Finished, run_ranks
+
+pytestmark = pytest.mark.mpi
+
+# Rank 1 fails, while rank 0 waits in a sum (or, with sleeping, in Python): each way of failing is one statement.
+SCRIPT = """
+import ferroket as fk
+info = fk.initialize()
+import ctypes, os, signal, sys, time
+import jax, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((info.size,), ("S",))
+total = jax.jit(jax.shard_map(lambda x: jax.lax.psum(x, "S"), mesh=mesh, in_specs=P("S"), out_specs=P()))
+x = jax.make_array_from_callback(
+    (info.size,), NamedSharding(mesh, P("S")), lambda i: np.arange(info.size, dtype=np.float32)[i]
+)
+total(x).block_until_ready()
+if info.rank == 1:
+    time.sleep(0.3)
+    print(f"FAILS AT {time.time()}\\n", end="", flush=True)
+    <failure>
+<others>
+"""
+WAITING = "total(x).block_until_ready()"
+SLEEPING = "time.sleep(60)"
+
+HOST = socket.gethostname()
+TOLD = f"ferroket: rank 1 of {{}} on {HOST}"
+
+# statement, what the message says, the code that mpirun returns (None for any but 0), seconds.
+FAILURES = {
+    "raises": ("raise ValueError('a reason')", "uncaught ValueError, so the whole job is aborted", 1, 5),
+    "exits with a number": ("sys.exit(3)", "sys.exit(3), so the whole job is aborted", 3, 5),
+    "exits with a text": ("sys.exit('a reason')", "sys.exit('a reason'), so the whole job is aborted", 1, 5),
+    "exits by the builtin": ("exit(4)", "sys.exit(4), so the whole job is aborted", 4, 5),
+    "has no memory": ("bytearray(1 << 60)", "uncaught MemoryError, so the whole job is aborted", 1, 5),
+    "segfaults": ("ctypes.string_at(0)", "segmentation fault (SIGSEGV), so the whole job ends", None, 5),
+    "is aborted": ("os.abort()", "abort (SIGABRT) by a library", None, 5),
+    "is killed": ("os.kill(os.getpid(), signal.SIGKILL)", "killed (SIGKILL)", None, 10),
+    "leaves": ("os._exit(7)", "left", None, 5),
+}
+
+
+def fail(statement: str, others: str, folder: Path, mpi: str = "mpich") -> tuple[Finished, float]:
+    """The finished job, and how long it lived after the failure."""
+    script = folder / "run.py"
+    script.write_text(SCRIPT.replace("<failure>", statement).replace("<others>", others))
+    job = run_ranks(script, 2, mpi=mpi)
+    end = time.time()
+    found = re.search(r"FAILS AT ([\d.]+)", job.stdout)
+    assert found, job.stdout + job.stderr
+    return job, end - float(found[1])
+
+
+@pytest.mark.parametrize("others", [WAITING, SLEEPING], ids=["others wait", "others sleep"])
+@pytest.mark.parametrize("way", FAILURES)
+def test_a_rank_fails(way: str, others: str, tmp_path: Path) -> None:
+    _check(way, others, tmp_path, "mpich")
+
+
+@pytest.mark.parametrize("mpi", [mpi for mpi in PREFIXES if mpi != "mpich"])
+@pytest.mark.parametrize("way", ["raises", "exits with a number", "segfaults", "is killed"])
+def test_a_rank_fails_on_every_mpi(way: str, mpi: str, tmp_path: Path) -> None:
+    _check(way, WAITING, tmp_path, mpi)
+
+
+def _check(way: str, others: str, folder: Path, mpi: str) -> None:
+    statement, message, code, limit = FAILURES[way]
+    job, seconds = fail(statement, others, folder, mpi)
+    text = job.stdout + job.stderr
+    assert job.returncode != 0 and code in (None, job.returncode), text
+    assert seconds < limit, text
+    ours = [line for line in job.stderr.splitlines() if line.startswith("ferroket: ")]
+    assert len(ours) == 1 and ours[0].startswith(TOLD.format(2)) and message in ours[0], text
+    is_exception = way in ("raises", "has no memory")
+    assert job.stderr.count("Traceback (most recent call last)") == is_exception, text
+    if is_exception:
+        assert statement in job.stderr  # the line that raised
+    if way in ("segfaults", "is aborted"):
+        assert job.stderr.count("Fatal Python error") == 1 and '/run.py", line' in job.stderr, text
+    for trace in ("*** Begin stack trace", "stack_trace", "@     0x"):  # what XLA's C++ would print
+        assert trace not in text
+
+
+def test_a_text_is_printed_as_python_prints_it(tmp_path: Path) -> None:
+    job, _ = fail("sys.exit('a reason')", WAITING, tmp_path)
+    assert "\na reason\n" in "\n" + job.stderr
+
+
+def test_a_caught_exit_and_a_good_one_end_nothing() -> None:
+    script = """
+    import ferroket as fk
+    info = fk.initialize()
+    import sys
+    try:
+        sys.exit(3)
+    except SystemExit as error:
+        assert error.code == 3 and type(error).__name__ == "SystemExit"
+    try:
+        try:
+            sys.exit("text")
+        finally:
+            passed = True
+    except SystemExit as error:
+        assert str(error) == error.code == "text"
+    assert passed
+    sys.exit(0)
+    """
+    run_ranks(script, 2).ok()
+
+
+def test_a_forked_process_is_no_rank() -> None:
+    script = """
+    import ferroket as fk
+    info = fk.initialize()
+    import os, sys, warnings
+    warnings.simplefilter("ignore")  # JAX warns of forks
+    child = os.fork()
+    if child == 0:
+        sys.stderr = open(os.devnull, "w")
+        sys.exit(5)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+    """
+    run_ranks(script, 2).ok()
+
+
+def test_programs_that_still_run_are_ended_before_mpi() -> None:
+    script = """
+    import ferroket as fk
+    info = fk.initialize()
+    import jax, jax.numpy as jnp, numpy as np
+    from jax.sharding import NamedSharding, PartitionSpec as P
+    mesh = jax.make_mesh((info.size,), ("S",))
+
+    def work(x):
+        for _ in range(100):
+            x = jax.lax.psum(jnp.sin(x), "S")
+        return x
+
+    f = jax.jit(jax.shard_map(work, mesh=mesh, in_specs=P("S"), out_specs=P(), check_vma=False))
+    n = 100_000 * info.size
+    x = jax.make_array_from_callback((n,), NamedSharding(mesh, P("S")), lambda i: np.arange(n, dtype=np.float32)[i])
+    for _ in range(5):
+        f(x)
+    """
+    run_ranks(script, 2).ok()
+
+
+def test_ctrl_c_in_one_rank(tmp_path: Path) -> None:
+    job, seconds = fail("signal.raise_signal(signal.SIGINT)", WAITING, tmp_path)
+    assert job.returncode == 130 and seconds < 5
+    assert f"{TOLD.format(2)}: interrupted, so the whole job is aborted" in job.stderr

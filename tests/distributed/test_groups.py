@@ -1,0 +1,139 @@
+"""Groups of ranks: found in a program's text, and made by their members alone."""
+
+import textwrap
+
+import pytest
+
+from ferroket.distributed.groups import groups_of
+from mpi import PREFIXES, run_ranks
+
+PRELUDE = """
+import ferroket as fk
+info = fk.initialize()
+from ferroket import _lib
+import jax, jax.numpy as jnp, numpy as np
+from jax import lax, shard_map
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+rank, devices = info.rank, jax.devices()
+
+def array(mesh, spec, shape):
+    values = np.arange(np.prod(shape), dtype=np.float64).reshape(shape) + 1
+    return values, jax.make_array_from_callback(shape, NamedSharding(mesh, spec), lambda i: values[i])
+
+def own(x):
+    return np.asarray(x.addressable_data(0))
+
+def run(f, mesh, spec, x):
+    return jax.jit(shard_map(f, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))(x)
+"""
+# Nothing was left to a split of the whole world, which would wait for all ranks.
+END = "\nassert _lib.unannounced_groups() == 0, _lib.unannounced_groups()\n"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ("replica_groups={{0,1},{2,3}}", {(0, 1), (2, 3)}),
+        ("replica_groups={{2,0},{3,1}}", {(2, 0), (3, 1)}),
+        ("replica_groups={{0},{1},{2},{3}}", {(0,), (1,), (2,), (3,)}),
+        ("replica_groups={}", {(0, 1, 2, 3)}),
+        ("replica_groups=[2,2]<=[4]", {(0, 1), (2, 3)}),
+        ("replica_groups=[2,2]<=[2,2]T(1,0)", {(0, 2), (1, 3)}),
+        ("replica_groups=[1,4]<=[4]", {(0, 1, 2, 3)}),
+        ("replica_groups=mesh['a'=2,'b'=2] {'a'}", {(0, 2), (1, 3)}),
+        ("replica_groups=mesh['a'=2,'b'=2] {'b'}", {(0, 1), (2, 3)}),
+        ("replica_groups=mesh['a'=2,'b'=2] {'a','b'}", {(0, 1, 2, 3)}),
+        ("replica_groups=mesh['a'=4] {'a':(1)2}", {(0, 2), (1, 3)}),
+        ("replica_groups=mesh['a'=4] {'a':(2)2}", {(0, 1), (2, 3)}),
+        ("replica_groups=mesh['a'=2,'b'=2], device_ids=([2,2]<=[2,2]T(1,0)) {'b'}", {(0, 2), (1, 3)}),
+        ("replica_groups=mesh['a'=2,'b'=2], device_ids=(3,1,2,0) {'b'}", {(3, 1), (2, 0)}),
+        ("replica_groups=written_otherwise(0,1)", set()),
+    ],
+)
+@pytest.mark.parametrize("operation", ["all-reduce", "all-gather-start", "reduce-scatter"])
+def test_groups_in_a_programs_text(operation: str, attributes: str, expected: set[tuple[int, ...]]) -> None:
+    text = f"  %x.1 = f32[4]{{0}} {operation}(%p), channel_id=1, {attributes}, use_global_device_ids=true\n"
+    assert groups_of("HloModule m\n" + text, 4) == expected
+
+
+def test_a_permutation_is_among_all() -> None:
+    text = "%p = f32[1]{0} collective-permute(%x), channel_id=1, source_target_pairs={{0,2},{1,3}}"
+    assert groups_of(text, 4) == {(0, 1, 2, 3)}
+
+
+def test_a_program_without_collectives_has_no_groups() -> None:
+    assert groups_of('%y = f32[4]{0} add(%all-reduce.1, %x), metadata={op_name="all-reduce"}', 4) == set()
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("mpi", PREFIXES)
+def test_meshes_over_some_of_the_ranks(mpi: str) -> None:
+    """Only their members run the programs; the groups overlap, in all orders, and come again in other meshes."""
+    body = """
+    for members in ([0, 1], [3, 1], [0, 2, 3], [1, 0], [2], [0, 1, 2, 3], [3, 2, 1, 0]):
+        if rank in members:
+            mesh = Mesh(np.array([devices[i] for i in members]), ("s",))
+            values, x = array(mesh, P("s"), (len(members),))
+            total = run(lambda x: lax.psum(x, "s"), mesh, P("s"), x)
+            gathered = run(lambda x: lax.all_gather(x, "s", tiled=True).sum(keepdims=True) * x, mesh, P("s"), x)
+            place = members.index(rank)
+            np.testing.assert_allclose(own(total), values.sum())
+            np.testing.assert_allclose(own(gathered), values.sum() * values[place])
+    """
+    run_ranks(PRELUDE + textwrap.dedent(body) + END, 4, mpi=mpi).ok()
+
+
+@pytest.mark.mpi
+def test_groups_that_only_some_ranks_have_made_before() -> None:
+    """Ranks 0 and 1 know their half of the mesh's axis from a mesh of their own; 2 and 3 don't."""
+    body = """
+    if rank < 2:
+        mesh = Mesh(np.array(devices[:2]), ("s",))
+        values, x = array(mesh, P("s"), (2,))
+        np.testing.assert_allclose(own(run(lambda x: lax.psum(x, "s"), mesh, P("s"), x)), 3)
+    mesh = Mesh(np.array(devices).reshape(2, 2), ("a", "b"))
+    values, x = array(mesh, P(("a", "b")), (4,))
+    np.testing.assert_allclose(own(run(lambda x: lax.psum(x, "b"), mesh, P(("a", "b")), x)), [3, 3, 7, 7][rank])
+    np.testing.assert_allclose(own(run(lambda x: lax.psum(x, "a"), mesh, P(("a", "b")), x)), [4, 6, 4, 6][rank])
+    """
+    run_ranks(PRELUDE + textwrap.dedent(body) + END, 4).ok()
+
+
+@pytest.mark.mpi
+def test_every_group_of_one_program_and_groups_of_one() -> None:
+    body = """
+    mesh = Mesh(np.array(devices).reshape(2, 2, 1), ("a", "b", "c"))
+    spec = P(("a", "b"))
+    values, x = array(mesh, spec, (4,))
+
+    def work(x):
+        a, b, both = lax.psum(x, "a"), lax.psum(x, "b"), lax.psum(x, ("b", "a"))
+        alone = lax.all_gather(x, "c").sum(0) + lax.psum(x, "c")
+        moved = lax.ppermute(x, "a", [(0, 1), (1, 0)])
+        branch = lax.cond(both.sum() > 100, lambda: lax.pmax(x, "a"), lambda: -lax.pmax(x, "b"))
+        return jnp.stack([a, b, both, alone, moved, branch], 1)
+
+    expected = np.array([
+        [4, 6, 4, 6], [3, 3, 7, 7], [10] * 4, [2, 4, 6, 8], [3, 4, 1, 2], [-2, -2, -4, -4],
+    ]).T
+    np.testing.assert_allclose(own(run(work, mesh, spec, x)), expected[[rank]])
+    """
+    run_ranks(PRELUDE + textwrap.dedent(body) + END, 4).ok()
+
+
+@pytest.mark.mpi
+def test_arrays_that_xla_partitions_by_itself() -> None:
+    body = """
+    mesh = Mesh(np.array(devices).reshape(2, 2), ("a", "b"))
+    values, x = array(mesh, P("a", "b"), (8, 8))
+    total, other = jax.jit(
+        lambda x: (x.sum(0), x.T),
+        out_shardings=(NamedSharding(mesh, P("b")), NamedSharding(mesh, P("a", "b"))),
+    )(x)
+    half = slice(4 * (rank % 2), 4 * (rank % 2) + 4)
+    np.testing.assert_allclose(own(total), values.sum(0)[half])
+    np.testing.assert_allclose(own(other), values.T[4 * (rank // 2) : 4 * (rank // 2) + 4, half])
+    moved = jax.device_put(x, NamedSharding(Mesh(np.array(devices[::-1]), ("z",)), P("z")))
+    np.testing.assert_allclose(own(moved), values[2 * (3 - rank) : 2 * (3 - rank) + 2])
+    """
+    run_ranks(PRELUDE + textwrap.dedent(body) + END, 4).ok()
