@@ -77,16 +77,20 @@ def _check(way: str, others: str, folder: Path, mpi: str) -> None:
     statement, message, code, limit = FAILURES[way]
     job, seconds = fail(statement, others, folder, mpi)
     text = job.stdout + job.stderr
-    assert job.returncode != 0 and code in (None, job.returncode), text
+    assert job.returncode != 0, text
+    assert code in (None, job.returncode), text
     assert seconds < limit, text
     ours = [line for line in job.stderr.splitlines() if line.startswith("ferroket: ")]
-    assert len(ours) == 1 and ours[0].startswith(TOLD.format(2)) and message in ours[0], text
+    assert len(ours) == 1, text
+    assert ours[0].startswith(TOLD.format(2)), text
+    assert message in ours[0], text
     is_exception = way in ("raises", "has no memory")
     assert job.stderr.count("Traceback (most recent call last)") == is_exception, text
     if is_exception:
         assert statement in job.stderr  # the line that raised
     if way in ("segfaults", "is aborted"):
-        assert job.stderr.count("Fatal Python error") == 1 and '/run.py", line' in job.stderr, text
+        assert job.stderr.count("Fatal Python error") == 1, text
+        assert '/run.py", line' in job.stderr, text
     for trace in ("*** Begin stack trace", "stack_trace", "@     0x"):  # what XLA's C++ would print
         assert trace not in text
 
@@ -157,5 +161,6 @@ def test_programs_that_still_run_are_ended_before_mpi() -> None:
 
 def test_ctrl_c_in_one_rank(tmp_path: Path) -> None:
     job, seconds = fail("signal.raise_signal(signal.SIGINT)", WAITING, tmp_path)
-    assert job.returncode == 130 and seconds < 5
+    assert job.returncode == 130
+    assert seconds < 5
     assert f"{TOLD.format(2)}: interrupted, so the whole job is aborted" in job.stderr

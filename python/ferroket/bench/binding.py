@@ -21,7 +21,7 @@ def run(*, ranks: int = 2, rounds: int = 3) -> Report:
     for _ in range(rounds):
         steps[OURS].append(jobs.run("vmc", ranks, "ferroket")["step"])
         steps[LAUNCHER].append(jobs.run("vmc", ranks, "ferroket", binding="core")["step"])
-        steps[NOBODY].append(jobs.run("vmc", ranks, "netket", binding="none", FERROKET_BIND="none")["step"])
+        steps[NOBODY].append(jobs.run("vmc", ranks, "netket", binding="none", env={"FERROKET_BIND": "none"})["step"])
     row = Row(
         "VMC_SR step, TFIM 20, RBM, 1024 samples",
         {name: statistics.median(times) for name, times in steps.items()},

@@ -5,20 +5,23 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ferroket import _lib
-from ferroket.distributed.library import find_mpirun, search_prefixes
-
-Binding = Literal["core", "none", "default"]
-
-# How each launcher is told to bind ranks; "default" says nothing.
-_BIND_FLAGS = {"MPICH": "-bind-to", "MPI-5 ABI": "-bind-to", "Open MPI": "--bind-to"}
+from ferroket.distributed.launching import launchers
+from ferroket.distributed.launching.launchers import Binding
+from ferroket.distributed.library import search_prefixes
 
 
 def run(
-    worker: str, ranks: int, *arguments: str, binding: Binding = "default", timeout: float = 600, **env: str
+    worker: str,
+    ranks: int,
+    *arguments: str,
+    binding: Binding = "ferroket",
+    timeout: float = 600,
+    env: Mapping[str, str] | None = None,
 ) -> Any:
     """Runs ``python -m ferroket.bench.workers.WORKER ARGUMENTS`` on a number of ranks.
 
@@ -27,7 +30,7 @@ def run(
             finds in FERROKET_BENCH_RESULT.
         ranks: the number of processes.
         arguments: passed on.
-        binding: what the launcher is told of cores.
+        binding: who binds the ranks to cores.
         timeout: seconds.
         env: more variables.
 
@@ -37,27 +40,20 @@ def run(
     Raises:
         RuntimeError: the job failed; the message ends with what it printed.
     """
-    library = _lib.find_mpi(search_prefixes())
-    command = [str(find_mpirun(library.path)), "-n", str(ranks)]
-    if library.family == "Open MPI":
-        command.append("--oversubscribe")
-    if binding != "default":
-        command += [_BIND_FLAGS[library.family], binding]
-    command += [sys.executable, "-m", f"ferroket.bench.workers.{worker}", *arguments]
+    program = [sys.executable, "-m", f"ferroket.bench.workers.{worker}", *arguments]
+    command = launchers.mpirun(_lib.find_mpi(search_prefixes()), ranks, program, binding=binding)
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
-        # Intel MPI takes its binding from variables, and ignores hydra's flag.
-        pin = {} if binding == "default" else {"I_MPI_PIN": "0" if binding == "none" else "1"}
         job = subprocess.run(
-            command,
-            env={**os.environ, **pin, **env, "FERROKET_BENCH_RESULT": str(result)},
+            command.arguments,
+            env={**os.environ, **command.variables, **(env or {}), "FERROKET_BENCH_RESULT": str(result)},
             text=True,
             capture_output=True,
             timeout=timeout,
             check=False,
         )
         if job.returncode or not result.exists():
-            raise RuntimeError(f"{' '.join(command)} ended with code {job.returncode}:\n{job.stdout}\n{job.stderr}")
+            raise RuntimeError(f"{command} ended with code {job.returncode}:\n{job.stdout}\n{job.stderr}")
         return json.loads(result.read_text())
 
 

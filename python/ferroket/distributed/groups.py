@@ -4,8 +4,8 @@ XLA's wrapper of MPI makes a communicator for a group by splitting the world, wh
 on a mesh over some of the ranks waits for ever, and so does one whose groups only some ranks have made before. The
 wrapper can make a group by its members alone, but has to be told them: XLA's call doesn't say. So each program is
 looked at before it runs for the first time. For each group in it that is new, a tiny program is run that does nothing
-but gather over that group, after the group was announced to the wrapper; XLA keeps its communicator for good. Groups are
-made in an order that is the same on all ranks, so no two wait for each other.
+but gather over that group, after the group was announced to the wrapper; XLA keeps its communicator for good. Groups
+are made in an order that is the same on all ranks, so no two wait for each other.
 """
 
 import math
@@ -115,7 +115,7 @@ class _Groups:
             return
         self._seen.add(program)
         devices = _devices(program)
-        if len({device.process_index for device in devices}) > 1 and devices[0].platform == "cpu":
+        if devices and devices[0].platform == "cpu":
             hlo = "\n".join(module.to_string() for module in program.xla_executable.hlo_modules())
             self.make(tuple(devices[place] for place in places) for places in groups_of(hlo, len(devices)))
 
@@ -135,9 +135,12 @@ class _Groups:
 
 
 def _devices(program: Any) -> Sequence[Any]:
-    """The devices of a program, in the order of its device assignment."""
+    """The devices of a program on a mesh, in the order of its device assignment; none for other programs."""
+    from jax.sharding import SingleDeviceSharding
+
     shardings = [*program.in_handler.in_shardings, *program.out_handler.out_shardings]
-    return next((sharding._device_assignment for sharding in shardings), ())
+    on_mesh = (sharding for sharding in shardings if not isinstance(sharding, SingleDeviceSharding))
+    return next((sharding._device_assignment for sharding in on_mesh), ())
 
 
 def _gather_over(group: Group) -> Callable[[], None]:
@@ -189,6 +192,5 @@ def make_groups_by_their_members() -> Callable[[], None]:
 
     pxla.ExecuteReplicated.__call__ = prepared_run
     everyone = tuple(jax.devices())
-    # Programs on one device are not looked at, but XLA may make a group for that one too.
-    groups.make([everyone, tuple(jax.local_devices())])
+    groups.make([everyone])
     return _gather_over(everyone)

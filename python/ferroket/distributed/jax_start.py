@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from ferroket import _lib
-from ferroket.distributed import groups, info
+from ferroket.distributed import cores, groups, info
 
 
 def too_late() -> str | None:
@@ -30,7 +30,13 @@ def _backend_is_started() -> bool:
 
 
 def connect(
-    rank: int, size: int, *, address: str, bind_address: str, collectives: str, gpus: Sequence[int] | None
+    rank: int,
+    size: int,
+    *,
+    address: str,
+    bind_address: str,
+    collectives: str,
+    gpus: Sequence[int] | None,
 ) -> None:
     """Imports jaxlib, with our wrapper of MPI where that is wanted, and connects JAX's processes.
 
@@ -56,6 +62,9 @@ def connect(
     # JAX takes any variable with "_proxy" in its name for a web proxy, Intel MPI's HYDRA_BSTRAP_PROXY_ID too.
     # The real ones are bypassed above.
     jax.config.update("jax_check_proxy_envs", False)
+    # On one core there is nothing to overlap, and handing a small program to another thread costs more than it takes.
+    if "JAX_CPU_ENABLE_ASYNC_DISPATCH" not in os.environ and len(cores.allowed()) == 1:
+        jax.config.update("jax_cpu_enable_async_dispatch", False)
     # JAX would keep a SIGTERM to itself, for programs that ask it whether one has come; here it ends a rank.
     if "JAX_ENABLE_PREEMPTION_SERVICE" not in os.environ and "jax_enable_preemption_service" in jax.config.values:
         jax.config.update("jax_enable_preemption_service", False)

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use ferroket_mpi_abi::groups::{self, Group};
 use ferroket_mpi_abi::library::{Attempt, Candidate, Library, find};
 use ferroket_mpi_abi::runtime::{self, Runtime};
-use ferroket_mpi_abi::{Error, calls, launcher, waiting};
+use ferroket_mpi_abi::{Error, calls, launcher, overhead, waiting};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -54,6 +54,12 @@ impl Mpi {
     fn allgather<'py>(&self, py: Python<'py>, own: &[u8]) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         let all = py.detach(|| self.runtime.allgather(own)).map_err(|error| to_python(&error))?;
         Ok(all.iter().map(|part| PyBytes::new(py, part)).collect())
+    }
+
+    /// Seconds of a call through the wrapper and of the library's own, on this rank alone.
+    fn overhead(&self, py: Python<'_>) -> PyResult<(f64, f64)> {
+        let both = py.detach(|| overhead::measure(self.runtime, 25, 2000)).map_err(|error| to_python(&error))?;
+        Ok((both.wrapped.as_secs_f64(), both.direct.as_secs_f64()))
     }
 
     /// Waits, asleep, until all ranks are here. A collective of all ranks.

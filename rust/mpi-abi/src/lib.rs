@@ -15,6 +15,7 @@ pub mod exports;
 pub mod groups;
 pub mod launcher;
 pub mod library;
+pub mod overhead;
 pub mod runtime;
 pub mod waiting;
 

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import ferroket as fk
+from ferroket import _lib
 from ferroket.bench.jobs import report
+from ferroket.distributed.library import search_prefixes
 
 
 def main() -> None:
-    """Measures, and reports seconds a call: {"psum": {bytes: s}, "allreduce": {bytes: s}, "jit": s}."""
+    """Measures, and reports seconds a call: {"psum": {bytes: s}, "allreduce": {bytes: s}, "jit": s, "overhead": s}."""
     info = fk.initialize()
     import jax
     import numpy as np
@@ -48,6 +50,8 @@ def main() -> None:
         )
     one = jax.numpy.ones(())
     result["jit"] = median(lambda: step(one).block_until_ready(), 400)
+    wrapped, direct = _lib.attach_mpi(search_prefixes()).overhead()
+    result["overhead"] = wrapped - direct
     if info.rank == 0:
         report(result)
 
