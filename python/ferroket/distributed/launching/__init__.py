@@ -1,0 +1,1 @@
+"""Starting a job on this node: the command ``ferroket launch``."""
