@@ -1,5 +1,7 @@
 """The command line, ``ferroket``. No logic of its own: each command calls the module that does the work."""
 
+import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +19,20 @@ app = typer.Typer(
 bench = typer.Typer(no_args_is_help=True, help="Benchmarks, each paired with its peer in one run.")
 app.add_typer(bench, name="bench")
 
+
+class Collectives(StrEnum):
+    """What JAX's collectives run over."""
+
+    mpi = "mpi"
+    gloo = "gloo"
+
+
+# All that follows SCRIPT is the script's, options too.
+_SCRIPT_LAST = {"allow_interspersed_args": False}
+
+Script = Annotated[str, typer.Argument(metavar="SCRIPT", help="The script, or with -m a module's name.")]
+Arguments = Annotated[list[str] | None, typer.Argument(metavar="ARGS", help="The script's arguments.")]
+Module = Annotated[bool, typer.Option("-m", help="Run a module, as python -m does.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the result to this file (needs matplotlib).")]
 Ranks = Annotated[int, typer.Option(min=1, help="Number of processes.")]
@@ -26,6 +42,64 @@ Rounds = Annotated[int, typer.Option(min=1, help="Jobs of each kind.")]
 @app.callback()
 def main() -> None:
     """NetKet on every core of a CPU cluster."""
+
+
+@app.command()
+def doctor(
+    file: Annotated[Path | None, typer.Argument(help="Write to this file instead of stdout.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Write JSON instead of tables.")] = False,
+    trial: Annotated[bool, typer.Option(help="Without a launcher: start a job of two ranks, to see it run.")] = True,
+) -> None:
+    """What works here, what doesn't, and the mend: alone, or as `mpirun -n 4 ferroket doctor`."""
+    from ferroket.distributed.doctor.examine import examine
+
+    raise typer.Exit(examine(as_json=json, file=file, own_trial=trial))
+
+
+@app.command(context_settings=_SCRIPT_LAST)
+def run(script: Script, arguments: Arguments = None, module: Module = False) -> None:
+    """Run an unchanged script on MPI: mpirun -n 8 ferroket run SCRIPT ARGS."""
+    from ferroket.distributed import running
+
+    running.run(script, arguments or [], module=module)
+
+
+@app.command(context_settings=_SCRIPT_LAST)
+def launch(
+    script: Script,
+    arguments: Arguments = None,
+    *,
+    ranks: Annotated[int, typer.Option("-n", min=1, help="Number of processes.")],
+    module: Module = False,
+    collectives: Annotated[
+        Collectives,
+        typer.Option(envvar="FERROKET_COLLECTIVES", help="gloo needs no MPI."),
+    ] = Collectives.mpi,
+    label: Annotated[bool, typer.Option("--label", help="Begin each line with the rank that wrote it.")] = False,
+    rank: Annotated[int | None, typer.Option(help="Show this rank's output only.")] = None,
+    log_dir: Annotated[Path | None, typer.Option(help="Write rank-R.log for each rank to this folder too.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command, and start nothing.")] = False,
+) -> None:
+    """Start a job on this node: each rank runs SCRIPT as `ferroket run` does. Its end is that of all."""
+    from ferroket.distributed.launching.launch import LaunchError
+    from ferroket.distributed.launching.launch import launch as start
+
+    try:
+        code = start(
+            script,
+            arguments or [],
+            ranks=ranks,
+            module=module,
+            collectives=collectives.value,
+            label=label,
+            only=rank,
+            log_dir=log_dir,
+            dry_run=dry_run,
+        )
+    except LaunchError as error:
+        print(f"ferroket launch: {error}", file=sys.stderr)
+        code = 2
+    raise typer.Exit(code)
 
 
 @bench.command()
@@ -56,6 +130,32 @@ def binding(json: Json = None, plot: Plot = None, ranks: Ranks = 2, rounds: Roun
     from ferroket.bench import binding
 
     _show(binding.run(ranks=ranks, rounds=rounds), json, plot)
+
+
+@bench.command()
+def oversubscription(
+    json: Json = None,
+    plot: Plot = None,
+    ranks: Annotated[int, typer.Option(min=2, help="Number of processes, more than cores.")] = 8,
+    rounds: Rounds = 3,
+) -> None:
+    """A VMC step of more ranks than cores, by what is set for binding and waiting."""
+    from ferroket.bench import oversubscription
+
+    _show(oversubscription.run(ranks=ranks, rounds=rounds), json, plot)
+
+
+@bench.command()
+def startup(
+    json: Json = None,
+    plot: Plot = None,
+    ranks: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 8,
+    rounds: Rounds = 5,
+) -> None:
+    """How long ranks take to be ready, beside importing JAX alone."""
+    from ferroket.bench import startup
+
+    _show(startup.run(ranks=ranks, rounds=rounds), json, plot)
 
 
 def _show(report: "Report", json: Path | None, plot: Path | None) -> None:

@@ -114,7 +114,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     subprocess.run([compiler, "-shared", "-fPIC", "-o", folder / "libcuda.so.1", folder / "cuda.c"], check=True)
     (folder / "jax_plugins" / "xla_cuda12").mkdir(parents=True)
     (folder / "jax_plugins" / "xla_cuda12" / "__init__.py").touch()
-    return {"LD_LIBRARY_PATH": str(folder), "PYTHONPATH": f"{folder}{os.pathsep}{Path(__file__).parents[1]}"}
+    return {"LD_LIBRARY_PATH": str(folder), "PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
 
 
 FIND = """
@@ -194,8 +194,8 @@ assert not {name for name in os.environ if name.startswith("NCCL_")}
 """
 
 
-# MPI and gloo are between CPUs: JAX has them beside the GPUs, and starts MPI only where Ferroket has it.
 def arguments(job: Finished) -> list[str]:
+    """Rank, ``local_device_ids``, collectives between GPUs, and between CPUs, which JAX has beside them."""
     assert job.returncode == 0, job.stdout + job.stderr
     return sorted(re.findall("<(.*?)>", job.stdout))
 
@@ -220,8 +220,10 @@ def test_under_srun_each_task_has_one_gpu_and_needs_no_mpi(driver: dict[str, str
 
 @pytest.mark.mpi
 def test_under_srun_on_two_nodes(driver: dict[str, str], tmp_path: Path) -> None:
+    # The hosts are one machine, so their GPUs have to be different ones.
+    script = 'import os; os.environ["FAKE_FIRST"] = str(2 * int(os.environ["SLURM_NODEID"]))\n' + ARGUMENTS
     with make_hosts(tmp_path) as hosts:
-        job = run_srun(ARGUMENTS, 4, hosts=hosts, FAKE_GPUS="2", **driver)
+        job = run_srun(script, 4, hosts=hosts, FAKE_GPUS="2", **driver)
     assert arguments(job) == ["0/4 [0] nccl gloo", "1/4 [1] nccl gloo", "2/4 [0] nccl gloo", "3/4 [1] nccl gloo"]
 
 
@@ -245,6 +247,20 @@ def test_more_ranks_than_gpus_is_an_error_on_each(driver: dict[str, str], start:
     assert job.returncode != 0
     assert job.stderr.count("RuntimeError: 3 ranks on ") == 3, job.stderr
     assert job.stderr.count("share 2 GPUs (0000:01:00.0 ") == 3
+
+
+@pytest.mark.mpi
+def test_one_gpu_that_each_rank_takes_for_its_own(driver: dict[str, str]) -> None:
+    """What the batch system says of the node is wrong, and is found out once the ranks have met."""
+    job = run_srun(ARGUMENTS, 2, FAKE_GPUS="1", SLURM_GPUS_ON_NODE="2", timeout=30, **driver)
+    assert job.returncode != 0
+    assert job.stderr.count("share 1 GPU (0000:01:00.0 ") == 2, job.stderr
+
+
+@pytest.mark.mpi
+def test_jaxs_own_choice_of_devices_is_left_to_it(driver: dict[str, str]) -> None:
+    job = run_ranks(ARGUMENTS, 2, FAKE_GPUS="2", JAX_LOCAL_DEVICE_IDS="1", **driver)
+    assert arguments(job) == ["0/2 None nccl mpi", "1/2 None nccl mpi"]
 
 
 @pytest.mark.mpi

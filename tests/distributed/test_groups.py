@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from ferroket.distributed.groups import groups_of
+from ferroket.distributed.groups import groups_of, refuse_float16
 from mpi import PREFIXES, run_ranks
 
 PRELUDE = """
@@ -63,6 +63,32 @@ def test_a_permutation_is_among_all() -> None:
 
 def test_a_program_without_collectives_has_no_groups() -> None:
     assert groups_of('%y = f32[4]{0} add(%all-reduce.1, %x), metadata={op_name="all-reduce"}', 4) == set()
+
+
+@pytest.mark.parametrize("operation", ["all-reduce", "all-gather", "reduce-scatter", "all-reduce-start"])
+def test_float16_is_refused_with_the_way_out(operation: str) -> None:
+    for shape in ("f16[4]{0}", "(f32[2]{0}, f16[2]{0})"):
+        line = f"  ROOT %x.1 = {shape} {operation}(%p), replica_groups={{{{0,1}}}}"
+        with pytest.raises(TypeError, match=r"of float16 over ranks.*astype\(jnp.float32\)"):
+            refuse_float16(line)
+    refuse_float16(f"%a = f16[4] add(%b, %c)\n%x = bf16[4] {operation}(%p)\n%y = f16[4] all-to-all(%a)")
+
+
+@pytest.mark.mpi
+def test_float16_is_an_error_on_every_rank_and_the_job_goes_on() -> None:
+    body = """
+    mesh = Mesh(np.array(devices), ("s",))
+    values, x = array(mesh, P("s"), (2,))
+    for _ in range(2):
+        try:
+            run(lambda x: lax.psum(x.astype(jnp.float16), "s"), mesh, P("s"), x)
+        except TypeError as error:
+            assert "all-reduce of float16 over ranks" in str(error)
+        else:
+            raise AssertionError
+    np.testing.assert_allclose(own(run(lambda x: lax.psum(x, "s"), mesh, P("s"), x)), 3)
+    """
+    run_ranks(PRELUDE + textwrap.dedent(body) + END, 2).ok()
 
 
 @pytest.mark.mpi

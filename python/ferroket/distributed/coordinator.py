@@ -72,7 +72,7 @@ def own_address(coordinator: str) -> str:
     Raises:
         RuntimeError: the host doesn't resolve, or there is no way to it.
     """
-    return _source(_resolve(coordinator.rsplit(":", 1)[0].strip("[]")))
+    return _source(resolve(coordinator.rsplit(":", 1)[0].strip("[]")))
 
 
 def choose_host(nodes: Sequence[Node]) -> str:
@@ -90,10 +90,10 @@ def choose_host(nodes: Sequence[Node]) -> str:
     if not (asked or others):
         return _LOOPBACK
     name = asked or here.hostname
-    address = resolved = _resolve(name)
+    address = resolved = resolve(name)
     if not asked and _is_local(resolved):
         # Debian maps a machine's own name to 127.0.1.1. The way to another node tells the address that it sees.
-        address = _source(_resolve(others[0].hostname))
+        address = _source(resolve(others[0].hostname))
     if others and _is_local(address):
         raise RuntimeError(
             f"{name!r} resolves to {resolved} on rank 0's node, which the ranks on {others[0].hostname!r} can't reach. "
@@ -122,8 +122,12 @@ def _source(destination: str) -> str:
         return str(probe.getsockname()[0])
 
 
-def _resolve(name: str) -> str:
-    """A name's first address, IPv4 before IPv6."""
+def resolve(name: str) -> str:
+    """A name's first address, IPv4 before IPv6.
+
+    Raises:
+        RuntimeError: it has none.
+    """
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError as error:

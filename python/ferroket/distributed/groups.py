@@ -25,6 +25,7 @@ Group = tuple[Any, ...]
 _COLLECTIVE = re.compile(
     r"(?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast)(?:-start)?\("
 )
+_FLOAT16 = re.compile(r"= [^=]*\bf16\[[^=]*?\b(all-reduce|all-gather|reduce-scatter)(?:-start)?\(")
 # The three ways in which XLA writes groups: a list of lists; the rows of an arange that is reshaped, transposed and
 # reshaped again; and axes of a mesh, whose devices are those of an arange or of a list.
 _LISTED = re.compile(r"replica_groups=\{((?:\{[\d,]*\},?)*)\}")
@@ -101,6 +102,21 @@ def _along_axes(mesh: str, devices: str | None, axes: str) -> list[tuple[int, ..
     return _rows(places.reshape(shape).transpose(*outside, *inside).reshape(-1, members))
 
 
+def refuse_float16(hlo: str) -> None:
+    """Explains what XLA would refuse in a compiled program.
+
+    Raises:
+        TypeError: it reduces or gathers float16 over ranks.
+    """
+    found = _FLOAT16.search(hlo)
+    if found:
+        raise TypeError(
+            f"this program has an {found[1]} of float16 over ranks, which XLA's MPI collectives can't do (float8 "
+            "becomes float16 on the way). Convert around it, jax.lax.psum(x.astype(jnp.float32), ...).astype(x.dtype), "
+            "or compute in bfloat16, which XLA converts by itself"
+        )
+
+
 class _Groups:
     """The groups that this process is a member of and has a communicator for."""
 
@@ -113,11 +129,12 @@ class _Groups:
         """Makes the new groups of a program (``ExecuteReplicated`` of JAX) that is about to run."""
         if program in self._seen:
             return
-        self._seen.add(program)
         devices = _devices(program)
         if devices and devices[0].platform == "cpu":
             hlo = "\n".join(module.to_string() for module in program.xla_executable.hlo_modules())
+            refuse_float16(hlo)
             self.make(tuple(devices[place] for place in places) for places in groups_of(hlo, len(devices)))
+        self._seen.add(program)
 
     def make(self, groups: Iterable[Group]) -> None:
         """Makes those groups of which this process is a member, and which it hasn't yet."""

@@ -3,9 +3,11 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ferroket import _lib
 from ferroket.distributed import cores, groups, info
+from ferroket.distributed.coordinator import own_address
 
 
 def too_late() -> str | None:
@@ -38,7 +40,7 @@ def connect(
     collectives: str,
     gpus: Sequence[int] | None,
 ) -> None:
-    """Imports jaxlib, with our wrapper of MPI where that is wanted, and connects JAX's processes.
+    """Imports jaxlib with our wrapper of MPI, and connects JAX's processes.
 
     Args:
         rank: this process's number.
@@ -48,8 +50,8 @@ def connect(
         collectives: "mpi" or "gloo", between CPUs.
         gpus: the numbers of this process's GPUs among those that it sees; None for all.
     """
-    if collectives == "mpi":
-        os.environ["MPITRAMPOLINE_LIB"] = _lib.__file__
+    # With gloo too: another wrapper in this variable may not be there, and would end the import of jaxlib.
+    os.environ["MPITRAMPOLINE_LIB"] = _lib.__file__
     _bypass_proxies(address)
     import jax
 
@@ -59,6 +61,11 @@ def connect(
             "built with MPI? Use the wheel from the Python package index, or FERROKET_COLLECTIVES=gloo"
         )
     jax.config.update("jax_cpu_collectives_implementation", collectives)
+    if collectives == "gloo":
+        # Gloo would take the address that this host's name has here, on Debian a loopback. JAX has no setting for it.
+        from jax._src.lib import _jax
+
+        _jax.make_gloo_tcp_collectives = partial(_jax.make_gloo_tcp_collectives, hostname=own_address(address))
     # JAX takes any variable with "_proxy" in its name for a web proxy, Intel MPI's HYDRA_BSTRAP_PROXY_ID too.
     # The real ones are bypassed above.
     jax.config.update("jax_check_proxy_envs", False)
@@ -73,7 +80,7 @@ def connect(
         coordinator_bind_address=bind_address,
         num_processes=size,
         process_id=rank,
-        local_device_ids=gpus,
+        local_device_ids=None if "JAX_LOCAL_DEVICE_IDS" in os.environ else gpus,  # JAX reads its variable then
         cluster_detection_method="deactivate",
     )
 
@@ -108,6 +115,6 @@ def start(size: int, collectives: str) -> Callable[[], None] | None:
 
 def _bypass_proxies(address: str) -> None:
     """Lets JAX reach its coordinator directly where a web proxy is set; nothing else's proxy is changed."""
-    host = address.rsplit(":", 1)[0]
+    host = address.rsplit(":", 1)[0].strip("[]")
     before = os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy") or ""  # noqa: SIM112 - gRPC's names
     os.environ["no_grpc_proxy"] = ",".join(filter(None, [before, host]))  # noqa: SIM112

@@ -49,7 +49,7 @@ def over_mpi(launcher: _lib.Launcher) -> tuple[_lib.Mpi, str]:
     return mpi, found.origin
 
 
-def over_jax(launcher: _lib.Launcher, collectives: str, own: Gpus) -> tuple[StoreWorld, str]:
+def over_jax(launcher: _lib.Launcher, own: Gpus) -> tuple[StoreWorld, str]:
     """Connects JAX's processes, and returns the ranks over its coordinator, and the coordinator's address."""
     step = slurm.step(os.environ) if launcher.kind == "slurm" else None
     if step is not None:
@@ -64,7 +64,7 @@ def over_jax(launcher: _lib.Launcher, collectives: str, own: Gpus) -> tuple[Stor
             launcher.size,
             address=bind_address if launcher.rank == 0 else address,
             bind_address=bind_address,
-            collectives=collectives,
+            collectives="gloo",  # without MPI; beside GPUs it is for what is computed on their host
             gpus=_own_gpus(own, place),
         )
     return StoreWorld(launcher.rank, launcher.size), address

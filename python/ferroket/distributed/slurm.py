@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from itertools import product
 from typing import NamedTuple
 
-from ferroket.distributed.coordinator import asked_port, choose_host, join
+from ferroket.distributed.coordinator import asked_port, choose_host, join, resolve
 from ferroket.distributed.node import Node
 
 # JAX's coordinator gets a port above those that Linux gives to outgoing connections (32768 to 60999).
@@ -64,10 +64,12 @@ class Step(NamedTuple):
         """Where this rank finds JAX's coordinator.
 
         Raises:
-            RuntimeError: it is on rank 0's node, and no address of that is known that the others reach.
+            RuntimeError: the name of rank 0's node doesn't resolve, or there to no address that the others reach.
         """
-        # On the node itself its name may lead to loopback, where the coordinator doesn't listen.
-        return join(choose_host(self.nodes) if self.node == 0 else self.host, self.port)
+        if self.node == 0:  # where the name may lead to loopback, and the coordinator doesn't listen there
+            return join(choose_host(self.nodes), self.port)
+        resolve(self.host)  # or raise; the name may have several addresses, of which JAX tries all
+        return join(self.host, self.port)
 
 
 def step(variables: Mapping[str, str]) -> Step | None:

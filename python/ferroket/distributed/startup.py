@@ -88,7 +88,7 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
         elif problem:
             raise RuntimeError(problem)
         else:
-            world, address = meeting.over_jax(launcher, settings["FERROKET_COLLECTIVES"], own_gpus)
+            world, address = meeting.over_jax(launcher, own_gpus)
         reports = _agree(world, settings, own_gpus, problem)
         rank = world.rank
         failure.end_job_with_this_rank(world, _name(reports, rank))
@@ -96,8 +96,8 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
         by_rank, binding = _bind(reports, rank, settings["FERROKET_BIND"])
         yielding = _yields(reports, by_rank, settings["FERROKET_YIELD"])
         _lib.set_yielding(yielding)
+        local_gpus = _plan_gpus(reports)[rank]  # without MPI, what it supposed of the others; they may share one GPU
         if mpi:
-            local_gpus = _plan_gpus(reports)[rank]
             with _shared_coordinator(world, reports) as address:
                 jax_start.connect(
                     rank,
@@ -107,7 +107,7 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
                     collectives=settings["FERROKET_COLLECTIVES"],
                     gpus=local_gpus,
                 )
-        complete = jax_start.start(world.size, settings["FERROKET_COLLECTIVES"])
+        complete = jax_start.start(world.size, settings["FERROKET_COLLECTIVES"] if mpi else "gloo")
         _end_together(world, reports, settings, complete)
     own = reports[rank].node
     neighbours = [other for other, report in enumerate(reports) if report.node.machine == own.machine]

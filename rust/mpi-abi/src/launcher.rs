@@ -75,11 +75,16 @@ pub fn detect() -> Option<Launcher> {
 /// Reads the launcher's variables with `var`. A pair of variables that isn't a rank below a size is no launcher.
 ///
 /// The order matters: an `mpirun` inside a SLURM allocation sees SLURM's variables too. Only `srun` sets
-/// `SLURM_STEP_NUM_TASKS`; a batch script's own process, which has `SLURM_NTASKS`, is not a rank.
+/// `SLURM_STEP_NUM_TASKS`; a batch script's own process, which has `SLURM_NTASKS`, is not a rank, and neither is a
+/// shell that SLURM opened as a step of one task. `srun` with PMI sets hydra's variables, but none that tell a rank
+/// of those on its node.
 fn detect_in(var: &dyn Fn(&str) -> Option<String>) -> Option<Launcher> {
     let number = |name: &str| var(name)?.trim().parse::<usize>().ok();
     let hydra =
         if var("I_MPI_HYDRA_UUID").is_some() || var("I_MPI_MPIRUN").is_some() { Kind::IntelMpi } else { Kind::Hydra };
+    let by_srun = var("MPI_LOCALNRANKS").is_none()
+        && number("SLURM_PROCID").is_some_and(|rank| number("PMI_RANK") == Some(rank))
+        && number("PMI_SIZE") == number("SLURM_STEP_NUM_TASKS");
     [
         (Kind::Ferroket, "FERROKET_RANK", "FERROKET_SIZE"),
         (Kind::OpenMpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -89,7 +94,12 @@ fn detect_in(var: &dyn Fn(&str) -> Option<String>) -> Option<Launcher> {
     .into_iter()
     .find_map(|(kind, rank, size)| {
         let (rank, size) = (number(rank)?, number(size)?);
-        (rank < size).then_some(Launcher { kind, rank, size })
+        let is_one = match kind {
+            Kind::Hydra => !by_srun,
+            Kind::Slurm => size > 1,
+            _ => true,
+        };
+        (is_one && rank < size).then_some(Launcher { kind, rank, size })
     })
 }
 
@@ -199,6 +209,23 @@ mod tests {
     fn a_batch_script_and_a_plain_shell_are_no_launcher() {
         assert_eq!(detect_with(&[]), None);
         assert_eq!(detect_with(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")]), None);
+    }
+
+    #[test]
+    fn srun_with_pmi_is_srun() {
+        let task = [("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "2"), ("PMI_RANK", "1"), ("PMI_SIZE", "2")];
+        assert_eq!(detect_with(&task), Some(Launcher { kind: Kind::Slurm, rank: 1, size: 2 }));
+        // One rank a node, whose proxies mpirun starts by srun: all numbers are the same.
+        let rank = [task.as_slice(), &[("MPI_LOCALNRANKS", "1")]].concat();
+        assert_eq!(detect_with(&rank), Some(Launcher { kind: Kind::Hydra, rank: 1, size: 2 }));
+    }
+
+    #[test]
+    fn a_step_of_one_task_is_a_plain_process() {
+        let shell = [("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "1")];
+        assert_eq!(detect_with(&shell), None);
+        let with_pmi = [shell.as_slice(), &[("PMI_RANK", "0"), ("PMI_SIZE", "1")]].concat();
+        assert_eq!(detect_with(&with_pmi), None);
     }
 
     #[test]
