@@ -51,8 +51,8 @@ class Mpi:
         """Gathers bytes, of any length on each rank, from all ranks, by rank. A collective of all ranks."""
     def overhead(self, /) -> tuple[float, float]:
         """Seconds of a call through the wrapper and of the library's own, on this rank alone."""
-    def wait_for_all(self, /) -> None:
-        """Waits, asleep, until all ranks are here. A collective of all ranks."""
+    def wait_for_all(self, /) -> bool:
+        """Waits, asleep, until all ranks are here; False if MPI is over. A collective of all ranks."""
     def abort(self, /, code: int) -> None:
         """Ends the whole job with an exit code."""
     def finish(self, /) -> None:

@@ -164,3 +164,31 @@ def test_ctrl_c_in_one_rank(tmp_path: Path) -> None:
     assert job.returncode == 130
     assert seconds < 5
     assert f"{TOLD.format(2)}: interrupted, so the whole job is aborted" in job.stderr
+
+
+def test_scripts_that_end_mpi_or_jax_themselves() -> None:
+    run_ranks("""
+    import ferroket as fk
+    fk.initialize()
+    from mpi4py import MPI
+    MPI.COMM_WORLD.Barrier()
+    MPI.Finalize()
+    """, 2).ok()  # fmt: skip
+    run_ranks("""
+    import ferroket as fk
+    fk.initialize()
+    import jax
+    jax.distributed.shutdown()
+    """, 2).ok()  # fmt: skip
+
+
+def test_a_thread_that_exits_ends_itself_alone() -> None:
+    script = """
+    import ferroket as fk
+    fk.initialize()
+    import sys, threading
+    thread = threading.Thread(target=sys.exit, args=(3,))
+    thread.start()
+    thread.join()
+    """
+    run_ranks(script, 2).ok()

@@ -163,3 +163,19 @@ def test_arrays_that_xla_partitions_by_itself() -> None:
     np.testing.assert_allclose(own(moved), values[2 * (3 - rank) : 2 * (3 - rank) + 2])
     """
     run_ranks(PRELUDE + textwrap.dedent(body) + END, 4).ok()
+
+
+@pytest.mark.mpi
+def test_a_mesh_that_the_script_has_set() -> None:
+    """NetKet sets one; what we run must not depend on it, while groups are made and when the script has ended."""
+    body = """
+    jax.sharding.set_mesh(jax.make_mesh((4,), ("S",), axis_types=(jax.sharding.AxisType.Explicit,)))
+    if rank < 2:
+        mesh = Mesh(np.array(devices[:2]), ("s",))
+        values, x = array(mesh, P("s"), (2,))
+        np.testing.assert_allclose(own(x).sum(), rank + 1)
+    mesh = jax.sharding.get_abstract_mesh()
+    total = jax.jit(shard_map(lambda: lax.psum(lax.axis_index("S"), "S"), in_specs=(), out_specs=P()))()
+    assert int(total) == 6
+    """
+    run_ranks(PRELUDE + textwrap.dedent(body) + END, 4).ok()

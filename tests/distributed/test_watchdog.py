@@ -156,10 +156,11 @@ def test_a_rank_that_could_wake_up_gets_the_whole_limit() -> None:
     [
         "sum(i for i in range(10**7) for _ in range(4))",
         "while time.monotonic() < start + 6: np.linalg.eigvalsh(np.ones((200, 200)))",
+        "import subprocess\nsubprocess.run([sys.executable, '-c', 'sum(i for i in range(10**7) for _ in range(4))'])",
         "while time.monotonic() < start + 6: open('/dev/zero', 'rb').read(1 << 20); time.sleep(0.05)",
         "f = lambda x: x\nwhile time.monotonic() < start + 6: jax.jit(lambda x: x + time.monotonic())(1.0)",
     ],
-    ids=["python", "numpy", "reading", "compiling"],
+    ids=["python", "numpy", "another process", "reading", "compiling"],
 )
 def test_a_job_that_makes_progress_is_left_alone(work: str) -> None:
     """Rank 0 waits far longer than the limit, for a rank that works."""

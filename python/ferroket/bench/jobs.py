@@ -39,6 +39,7 @@ def run(
 
     Raises:
         RuntimeError: the job failed; the message ends with what it printed.
+        subprocess.TimeoutExpired: it took longer.
     """
     program = [sys.executable, "-m", f"ferroket.bench.workers.{worker}", *arguments]
     command = launchers.mpirun(_lib.find_mpi(search_prefixes()), ranks, program, binding=binding)
@@ -46,7 +47,7 @@ def run(
         result = Path(folder) / "result.json"
         job = subprocess.run(
             command.arguments,
-            env={**os.environ, **command.variables, **(env or {}), "FERROKET_BENCH_RESULT": str(result)},
+            env={**_environment(), **command.variables, **(env or {}), "FERROKET_BENCH_RESULT": str(result)},
             text=True,
             capture_output=True,
             timeout=timeout,
@@ -55,6 +56,12 @@ def run(
         if job.returncode or not result.exists():
             raise RuntimeError(f"{command} ended with code {job.returncode}:\n{job.stdout}\n{job.stderr}")
         return json.loads(result.read_text())
+
+
+def _environment() -> dict[str, str]:
+    """This process's, without what a benchmark sets itself."""
+    own = ("FERROKET_BIND", "FERROKET_YIELD", "FERROKET_COLLECTIVES")
+    return {name: value for name, value in os.environ.items() if name not in own}
 
 
 def report(result: Any) -> None:

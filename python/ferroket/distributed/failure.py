@@ -6,6 +6,7 @@ import faulthandler
 import os
 import subprocess
 import sys
+import threading
 import time
 from types import TracebackType
 from typing import Any, NoReturn
@@ -54,7 +55,7 @@ def end_job_with_this_rank(world: World, who: str) -> None:
     # Python's handler has to run first, so it is installed last: it shows the stack, ours ends the process.
     faulthandler.disable()
     _lib.announce_crashes(who)
-    faulthandler.enable()
+    faulthandler.enable(2)  # sys.stderr may be something without a file
 
 
 def watch(ranks: list[tuple[str, tuple[int, int]]]) -> None:
@@ -89,9 +90,11 @@ def abort_job(code: int, cause: str) -> NoReturn:
         code: the exit code, not 0.
         cause: what happened, as a message says it after the rank's name.
     """
-    sys.stdout.flush()
+    with contextlib.suppress(Exception):  # the script may have closed them
+        sys.stdout.flush()
     if _job is not None and _job.process == os.getpid():
-        print(f"ferroket: {_job.who}: {cause}, so the whole job is aborted", file=sys.stderr, flush=True)
+        with contextlib.suppress(Exception):
+            print(f"ferroket: {_job.who}: {cause}, so the whole job is aborted", file=sys.stderr, flush=True)
         _lib.Beacon.told()
         time.sleep(_FORWARDING)
         _job.world.abort(code)
@@ -139,7 +142,9 @@ _Exit.__name__ = _Exit.__qualname__ = "SystemExit"
 
 def _exit(status: Any = None, /) -> NoReturn:
     """As ``sys.exit``."""
-    raise _Exit(*([] if status is None else status if isinstance(status, tuple) else [status]))
+    # In another thread it ends that thread, and Python says nothing of a plain SystemExit alone.
+    kind = _Exit if threading.current_thread() is threading.main_thread() else SystemExit
+    raise kind(*([] if status is None else status if isinstance(status, tuple) else [status]))
 
 
 def _is_outermost() -> bool:

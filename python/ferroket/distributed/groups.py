@@ -12,6 +12,7 @@ import math
 import re
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -122,7 +123,7 @@ class _Groups:
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
-        self._made: set[tuple[int, ...]] = set()
+        self._made: dict[tuple[int, ...], Callable[[], None]] = {}
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def prepare(self, program: Any) -> None:
@@ -138,17 +139,31 @@ class _Groups:
 
     def make(self, groups: Iterable[Group]) -> None:
         """Makes those groups of which this process is a member, and which it hasn't yet."""
-        for group in sorted(groups, key=lambda group: [device.id for device in group]):
-            ids = tuple(device.id for device in group)
+        for group in sorted(groups, key=_ids):
             ranks = [device.process_index for device in group]
-            if self._rank not in ranks or ids in self._made:
+            if self._rank not in ranks or _ids(group) in self._made:
                 continue
-            self._made.add(ids)
-            _lib.announce_group((ids[0], ranks))
+            self._made[_ids(group)] = _no_program
+            _lib.announce_group((group[0].id, ranks))
             try:
-                _gather_over(group)()
+                self._made[_ids(group)] = _gather_over(group)
+            except BaseException:
+                del self._made[_ids(group)]
+                raise
             finally:
                 _lib.announce_group(None)
+
+    def gather(self, group: Group) -> None:
+        """Runs the program that made a group, and waits for it."""
+        self._made[_ids(group)]()
+
+
+def _ids(group: Group) -> tuple[int, ...]:
+    return tuple(device.id for device in group)
+
+
+def _no_program() -> None:
+    """In the place of the program that is being compiled, which is itself one to be looked at."""
 
 
 def _devices(program: Any) -> Sequence[Any]:
@@ -161,10 +176,21 @@ def _devices(program: Any) -> Sequence[Any]:
 
 
 def _gather_over(group: Group) -> Callable[[], None]:
-    """A program that gathers over a group; a call runs it, and waits for it.
+    """Compiles a program that gathers over a group, and runs it.
 
     A sum would do as well, but XLA leaves that out where the group has one member.
+
+    Returns:
+        A function that runs it again, and waits for it.
     """
+    # In a thread of its own it is free of what the caller's has set: a mesh, a trace, a default device.
+    with ThreadPoolExecutor(1) as thread:
+        run = thread.submit(_compile_gather, group).result()
+        thread.submit(run).result()
+    return run
+
+
+def _compile_gather(group: Group) -> Callable[[], None]:
     import jax
     from jax.sharding import Mesh, NamedSharding
     from jax.sharding import PartitionSpec as P
@@ -178,14 +204,12 @@ def _gather_over(group: Group) -> Callable[[], None]:
         out_specs=P(),
         check_vma=False,
     )
-    gathered = jax.jit(gather)
-    with jax.ensure_compile_time_eval():
-        part = jax.device_put(np.ones(1, np.float32), own)
-        ones = jax.make_array_from_single_device_arrays((len(group),), NamedSharding(mesh, P("group")), [part])
+    part = jax.device_put(np.ones(1, np.float32), own)
+    ones = jax.make_array_from_single_device_arrays((len(group),), NamedSharding(mesh, P("group")), [part])
+    gathered = jax.jit(gather).lower(ones).compile()
 
     def run() -> None:
-        with jax.ensure_compile_time_eval():
-            gathered(ones).block_until_ready()
+        gathered(ones).block_until_ready()
 
     return run
 
@@ -210,4 +234,4 @@ def make_groups_by_their_members() -> Callable[[], None]:
     pxla.ExecuteReplicated.__call__ = prepared_run
     everyone = tuple(jax.devices())
     groups.make([everyone])
-    return _gather_over(everyone)
+    return partial(groups.gather, everyone)

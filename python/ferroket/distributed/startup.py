@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 
 from ferroket import _lib
 from ferroket.distributed import cores, failure, gpus, info, jax_start, meeting
@@ -234,7 +235,16 @@ def _yields(reports: list[_Report], by_rank: tuple[cores.Cores, ...], mode: str)
     machines: dict[str, list[cores.Cores]] = {}
     for report, mask in zip(reports, by_rank, strict=True):
         machines.setdefault(report.node.machine, []).append(mask)
-    return any(len(masks) > len(set().union(*masks)) for masks in machines.values())
+    return any(max(_loads(masks).values()) > 1 for masks in machines.values())
+
+
+def _loads(masks: list[cores.Cores]) -> dict[int, Fraction]:
+    """How many ranks each core has to serve, where each rank uses all of its cores alike."""
+    loads: dict[int, Fraction] = {}
+    for mask in masks:
+        for cpu in mask:
+            loads[cpu] = loads.get(cpu, Fraction()) + Fraction(1, len(mask))
+    return loads
 
 
 @contextmanager
@@ -278,15 +288,16 @@ def _end_together(
             return
         if watchdog:
             watchdog.script_ended()
-        world.wait_for_all()
-        if complete:
-            complete()
-        if watchdog:
-            watchdog.stop()
-        _lib.Beacon.finished()
+        try:
+            if world.wait_for_all() and complete:
+                complete()
+        finally:
+            if watchdog:
+                watchdog.stop()
+            _lib.Beacon.finished()
 
     if isinstance(world, MpiWorld):
-        # XLA finalizes MPI if its collectives ran over it; this comes after, and does it if they didn't.
+        # XLA would finalize MPI only if its collectives ran over it. Handlers are called last to first: `end` before.
         atexit.register(world.mpi.finish)
     atexit.register(end)
     if watchdog:

@@ -3,10 +3,11 @@
 One rank enters a collective that others don't: it waits for ever. Each rank looks at itself a few times a second, and
 while it makes no progress leaves a report in the store of JAX's coordinator; a job that moves leaves none. Rank 0, when
 it is stuck itself, reads the reports. A rank makes progress if a collective came back, or, outside of collectives, if
-it computes, reads or writes: so a long compilation, a long sum or a large file on one rank is never taken for a
-deadlock.
+it or a process that it started computes, or it reads or writes files: so a long compilation, a long sum or a large file
+on one rank is never taken for a deadlock.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -16,6 +17,9 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import psutil
 
 from ferroket import _lib
 from ferroket.distributed.failure import abort_job
@@ -30,6 +34,11 @@ _CERTAIN_AFTER = 1.5
 # Less work than this in a second is that of threads that only wait: seconds on a core, and bytes.
 _IDLE_CPU = 0.05
 _IDLE_BYTES = 1 << 14
+
+# To look for children takes longer.
+_CHILDREN_PERIOD = 1.0
+# Seconds between two looks that something else than this rank explains.
+_GAP = 8 * _PERIOD
 
 _FOLDER = "ferroket/watchdog/"
 
@@ -49,6 +58,10 @@ class Report:
     finished: bool
     stuck: float
     stack: str
+
+    def goes_on_from(self, before: "Report") -> bool:
+        """Whether a rank has said again, later, that it is in the same place."""
+        return (self.call, self.finished) == (before.call, before.finished) and self.stuck > before.stuck
 
     def where(self, *, several: bool = False) -> str:
         """What the rank does, or several ranks do, for the message."""
@@ -108,7 +121,9 @@ class Watchdog:
         self._hosts = hosts
         self._limit = limit
         self._finished = False
-        self._suspects = False
+        self._suspects: dict[int, Report] = {}
+        self._children_cpu = 0.0
+        self._children_at = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="ferroket watchdog", daemon=True)
         self._main = threading.main_thread().ident
@@ -126,17 +141,34 @@ class Watchdog:
         self._stop.set()
         self._thread.join()
 
+    def _children_work(self, look: _Look) -> bool:
+        """Whether processes that an idle rank has started have computed since they were last looked at."""
+        if look.inside or self._finished or look.at - self._children_at < _CHILDREN_PERIOD:
+            return False
+        total = 0.0
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):  # it has ended
+                total += sum(child.cpu_times()[:2])
+        seconds, self._children_at = look.at - self._children_at, look.at
+        before, self._children_cpu = self._children_cpu, total
+        return total - before > _IDLE_CPU * min(seconds, 2 * _CHILDREN_PERIOD)
+
     def _watch(self) -> None:
-        store = coordination_client()
+        # A script that closes the coordinator has ended what is to be watched.
+        with contextlib.suppress(RuntimeError, AttributeError):
+            self._watch_with(coordination_client())
+
+    def _watch_with(self, store: Any) -> None:
         key = f"{_FOLDER}{self._rank}"
         last = _Look.now()
         since = last.at
         reported = False
         while not self._stop.wait(_PERIOD):
             look = _Look.now()
-            if look.progressed(last):
+            # A gap is a job that was suspended, or a call that let no other thread run.
+            if look.progressed(last) or look.at - last.at > _GAP or self._children_work(look):
                 since = look.at
-                self._suspects = False
+                self._suspects = {}
                 if reported:
                     store.key_value_delete(key)
                     reported = False
@@ -146,7 +178,7 @@ class Watchdog:
                 reported = True
                 if self._rank == 0:
                     self._judge(dict(store.key_value_dir_get(_FOLDER)))
-            last = look
+            last = _Look.now()  # what it took to look is no progress
 
     def _report(self, look: _Look, stuck: float) -> Report:
         call = look.inside[0][1] if look.inside else None
@@ -166,9 +198,11 @@ class Watchdog:
 
     def _judge(self, stored: Mapping[str, str]) -> None:
         reports = {int(key.rsplit("/", 1)[1]): Report(**json.loads(text)) for key, text in stored.items()}
-        # A report may be older than its rank's last step: what is true now has to be true again.
-        suspected, self._suspects = self._suspects, is_deadlock(reports, len(self._hosts), self._limit)
-        if suspected and self._suspects:
+        # A report may be older than its rank's last step: it has to come again, for the same place and a longer time.
+        before, self._suspects = self._suspects, reports
+        if not is_deadlock(reports, len(self._hosts), self._limit):
+            self._suspects = {}
+        elif all(rank in before and report.goes_on_from(before[rank]) for rank, report in reports.items()):
             print(describe(reports, self._hosts), file=sys.stderr, flush=True)
             abort_job(1, f"the job has made no progress for {min(r.stuck for r in reports.values()):.0f} s")
 

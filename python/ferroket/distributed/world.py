@@ -20,8 +20,11 @@ class World(Protocol):
     def allgather(self, value: T) -> list[T]:
         """The values of all ranks, by rank; they have to be picklable."""
 
-    def wait_for_all(self) -> None:
-        """Returns when all ranks have called it, and leaves the cores to those that still compute."""
+    def wait_for_all(self) -> bool:
+        """Returns when all ranks have called it, and leaves the cores to those that still compute.
+
+        False, and at once, if the script has ended what the ranks would meet over.
+        """
 
     def abort(self, code: int) -> None:
         """Ends the whole job with this exit code."""
@@ -38,8 +41,8 @@ class MpiWorld:
     def allgather(self, value: T) -> list[T]:  # noqa: D102 - World's
         return [pickle.loads(part) for part in self.mpi.allgather(pickle.dumps(value))]
 
-    def wait_for_all(self) -> None:  # noqa: D102
-        self.mpi.wait_for_all()
+    def wait_for_all(self) -> bool:  # noqa: D102
+        return self.mpi.wait_for_all()
 
     def abort(self, code: int) -> None:  # noqa: D102
         self.mpi.abort(code)
@@ -61,9 +64,12 @@ class StoreWorld:
         parts = (store.blocking_key_value_get_bytes(f"{folder}/{rank}", _FOREVER) for rank in range(self.size))
         return [pickle.loads(part) for part in parts]
 
-    def wait_for_all(self) -> None:  # noqa: D102
+    def wait_for_all(self) -> bool:  # noqa: D102
         self._turn += 1
-        coordination_client().wait_at_barrier(f"ferroket/barrier/{self._turn}", _FOREVER)
+        store = coordination_client()
+        if store is not None:
+            store.wait_at_barrier(f"ferroket/barrier/{self._turn}", _FOREVER)
+        return store is not None
 
     def abort(self, code: int) -> None:
         """Ends this process; the launcher and the other ranks of its node, which watch it, end the rest."""

@@ -44,8 +44,10 @@ extern "C" fn handle(signal: c_int) {
         let index = CRASHES.iter().position(|(known, _)| *known == signal)?;
         all.get(index)
     });
-    if let Some(message) = message {
-        peers::mark(peers::State::Told);
+    // A process that this rank has forked is no rank.
+    if let Some(message) = message
+        && peers::mark(peers::State::Told)
+    {
         // SAFETY: the bytes live as long as the process; where stderr is gone, nothing is left to do.
         unsafe { libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len()) };
         // The launcher has to read it before it sees the process end: it may look for no more then.

@@ -1,7 +1,6 @@
 //! A deadline for a call that waits for other ranks inside MPI, where neither Python's signals nor its threads
 //! get a turn.
 
-use std::io::Write;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -33,8 +32,7 @@ impl Deadline {
         let message = self.message.clone();
         std::thread::spawn(move || {
             if left.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                // Nothing is left to do where even stderr is gone.
-                let _ = writeln!(std::io::stderr(), "{message}");
+                ferroket_mpi_abi::runtime::tell(&message);
                 ferroket_mpi_abi::runtime::exit(1);
             }
         });

@@ -62,8 +62,8 @@ impl Mpi {
         Ok((both.wrapped.as_secs_f64(), both.direct.as_secs_f64()))
     }
 
-    /// Waits, asleep, until all ranks are here. A collective of all ranks.
-    fn wait_for_all(&self, py: Python<'_>) -> PyResult<()> {
+    /// Waits, asleep, until all ranks are here; false if MPI is over. A collective of all ranks.
+    fn wait_for_all(&self, py: Python<'_>) -> PyResult<bool> {
         py.detach(|| self.runtime.wait_for_all()).map_err(|error| to_python(&error))
     }
 

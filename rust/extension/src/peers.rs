@@ -19,9 +19,10 @@ pub(crate) enum State {
     Finished = 2,
 }
 
-/// Changes what this rank's beacon shows, if it has one. Async-signal-safe.
-pub(crate) fn mark(state: State) {
-    imp::mark(state);
+/// Changes what this rank's beacon shows, if it has one and this is its process, not a fork. Async-signal-safe.
+/// Returns whether it did.
+pub(crate) fn mark(state: State) -> bool {
+    imp::mark(state)
 }
 
 /// This rank's beacon: how the others of the node find it, and what it shows.
@@ -37,6 +38,7 @@ pub(crate) struct Beacon {
 impl Beacon {
     #[new]
     fn new() -> PyResult<Self> {
+        ferroket_mpi_abi::runtime::when_told(Self::told);
         imp::light().map(|address| Self { address }).map_err(|error| PyOSError::new_err(error.to_string()))
     }
 
@@ -68,7 +70,7 @@ mod imp {
     use std::fs::{File, OpenOptions};
     use std::io::{self, Write};
     use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
-    use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+    use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, Ordering};
     use std::time::{Duration, Instant};
 
     use super::State;
@@ -80,13 +82,18 @@ mod imp {
 
     /// The state that this rank shows.
     static OWN: AtomicPtr<AtomicU8> = AtomicPtr::new(std::ptr::null_mut());
+    /// The process that it is the state of; a fork shares the page.
+    static PROCESS: AtomicI32 = AtomicI32::new(0);
 
-    pub(super) fn mark(state: State) {
+    pub(super) fn mark(state: State) -> bool {
         let own = OWN.load(Ordering::Acquire);
-        if !own.is_null() {
+        // SAFETY: getpid has no preconditions.
+        let is_rank = !own.is_null() && unsafe { libc::getpid() } == PROCESS.load(Ordering::Acquire);
+        if is_rank {
             // SAFETY: the page is mapped as long as the process lives.
             unsafe { &*own }.store(state as u8, Ordering::Release);
         }
+        is_rank
     }
 
     /// A page of a file, shared with whoever maps it too, as long as the process lives.
@@ -112,6 +119,7 @@ mod imp {
         memory.set_len(PAGE as u64)?;
         let page = map(&memory)?;
         OWN.store(std::ptr::from_ref(page).cast_mut(), Ordering::Release);
+        PROCESS.store(std::process::id().cast_signed(), Ordering::Release);
         mark(State::Running);
         // It stays open as long as the process lives: the others open it by its number.
         Ok(Some((std::process::id().cast_signed(), memory.into_raw_fd())))
@@ -220,7 +228,9 @@ mod imp {
 mod imp {
     use super::State;
 
-    pub(super) fn mark(_state: State) {}
+    pub(super) fn mark(_state: State) -> bool {
+        true
+    }
 
     pub(super) fn light() -> std::io::Result<Option<(i32, i32)>> {
         Ok(None)

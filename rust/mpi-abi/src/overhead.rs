@@ -43,6 +43,7 @@ pub fn measure(runtime: &Runtime, blocks: usize, calls: u32) -> Result<Overhead,
         times[1].push(time(&mut direct, calls));
     }
     runtime.library().check("MPI_Allreduce", wrapped())?;
+    runtime.library().check("MPI_Allreduce", direct())?;
     let [wrapped, direct] = times.map(|mut times| {
         times.sort_unstable();
         times[times.len() / 2] / calls.max(1)

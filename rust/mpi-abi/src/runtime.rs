@@ -34,12 +34,16 @@ pub struct Runtime {
     ours: bool,
     /// XLA said that it is done.
     done: AtomicBool,
+    /// A fork of this process has no MPI.
+    process: u32,
 }
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 /// Held while MPI is being started, so that it is started once. A failure isn't kept: the next call tries again.
 static STARTING: Mutex<()> = Mutex::new(());
 static TRAMPOLINE: AtomicBool = AtomicBool::new(false);
+/// Called when this process says why it ends.
+static TOLD: OnceLock<fn()> = OnceLock::new();
 
 /// The running MPI, if it was started or joined.
 #[must_use]
@@ -123,6 +127,7 @@ fn start(prefixes: &[PathBuf]) -> Result<Runtime, Error> {
         level,
         ours,
         done: AtomicBool::new(false),
+        process: std::process::id(),
     })
 }
 
@@ -236,9 +241,10 @@ impl Runtime {
     }
 
     /// Waits, asleep, until all ranks are here: they may take long, and need the cores. A collective of all ranks.
-    pub fn wait_for_all(&self) -> Result<(), Error> {
+    /// Returns whether they are; false, at once, where MPI is over.
+    pub fn wait_for_all(&self) -> Result<bool, Error> {
         if self.is_over() {
-            return Ok(());
+            return Ok(false);
         }
         // SAFETY: the arguments are those of the standard; the request is completed before it is dropped.
         let code = with_api!(self.library, api => unsafe {
@@ -246,7 +252,7 @@ impl Runtime {
             let code = (api.functions.ibarrier)(api.comm(self.control), &raw mut request);
             if code == SUCCESS { waiting::complete(api, &mut request, api.no_status()) } else { code }
         });
-        self.library.check("MPI_Ibarrier", code)
+        self.library.check("MPI_Ibarrier", code).map(|()| true)
     }
 
     /// Ends the whole job with an exit code; messages have to be on their way already.
@@ -259,8 +265,11 @@ impl Runtime {
         }
     }
 
-    /// Whether MPI is over, for XLA or for everybody.
+    /// Whether MPI is over, for XLA or for everybody, or doesn't run in this process.
     pub(crate) fn is_over(&self) -> bool {
+        if self.process != std::process::id() {
+            return true;
+        }
         let mut finalized = 0;
         // SAFETY: `MPI_Finalized` may be called at any time.
         let code = with_api!(self.library, api => unsafe { (api.functions.finalized)(&raw mut finalized) });
@@ -270,8 +279,7 @@ impl Runtime {
     /// XLA is done, or the process is: finalizes MPI if we initialised it. What XLA frees later is over already.
     pub fn finish(&self) -> c_int {
         let was_over = self.is_over();
-        self.done.store(true, Ordering::Release);
-        if was_over || !self.ours {
+        if self.done.swap(true, Ordering::AcqRel) || was_over || !self.ours {
             return SUCCESS;
         }
         let _inside = calls::enter(Call { function: "MPI_Finalize", message: None, over: Over::Comm(abi::COMM_WORLD) });
@@ -283,11 +291,24 @@ impl Runtime {
 /// How long a launcher may take to forward a message: at an abort it ends without looking for more.
 const FORWARDING: Duration = Duration::from_millis(200);
 
+/// Has `told` called when this process says why it ends; only the first one counts.
+pub fn when_told(told: fn()) {
+    let _ = TOLD.set(told);
+}
+
+/// Says on stderr why this process ends.
+pub fn tell(message: &str) {
+    if let Some(told) = TOLD.get() {
+        told();
+    }
+    // Nothing is left to do where even stderr is gone.
+    let _ = writeln!(std::io::stderr(), "{message}");
+}
+
 /// Stops the whole job with a message: for what can't be reported in another way, and would hang the others.
 pub fn stop(message: &str) -> ! {
     let rank = running().map(|runtime| format!(" rank {}:", runtime.rank)).unwrap_or_default();
-    // Nothing is left to do where even stderr is gone.
-    let _ = writeln!(std::io::stderr(), "ferroket:{rank} {message}");
+    tell(&format!("ferroket:{rank} {message}"));
     std::thread::sleep(FORWARDING);
     end(1)
 }

@@ -326,7 +326,9 @@ pub unsafe extern "C" fn MPIABI_Sendrecv(
 ) -> c_int {
     const NAME: &str = "MPI_Sendrecv";
     let mpi = mpi(NAME);
-    let _inside = enter(NAME, send_count, send_type, comm);
+    // It is over when its two partners have come, whatever the others of the communicator do.
+    let message = Some((send_count.unsigned_abs() as usize, send_type));
+    let _inside = calls::enter(Call { function: NAME, message, over: Over::Unknown });
     let mut real = RealStatus::default();
     // SAFETY: the arguments are those of the standard, translated; requests are completed before they are dropped.
     with_api!(mpi.library(), api => unsafe {
@@ -349,6 +351,8 @@ pub unsafe extern "C" fn MPIABI_Sendrecv(
             }
             if code == abi::SUCCESS {
                 code = waiting::complete(api, &mut coming, real_status);
+            } else if coming != api.request(abi::REQUEST_NULL) {
+                stop(&format!("{NAME} failed while it was receiving, with MPI's error {code}"));
             }
             code
         } else {
