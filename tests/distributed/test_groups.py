@@ -46,7 +46,10 @@ END = "\nassert _lib.unannounced_groups() == 0, _lib.unannounced_groups()\n"
         ("replica_groups=mesh['a'=4] {'a':(1)2}", {(0, 2), (1, 3)}),
         ("replica_groups=mesh['a'=4] {'a':(2)2}", {(0, 1), (2, 3)}),
         ("replica_groups=mesh['a'=2,'b'=2], device_ids=([2,2]<=[2,2]T(1,0)) {'b'}", {(0, 2), (1, 3)}),
+        ("replica_groups=mesh['a'=2,'b'=2], device_ids=([2,2]T(1,0)) {'b'}", {(0, 2), (1, 3)}),
+        ("replica_groups=mesh['a'=2,'b'=1,'c'=2], device_ids=([2,2]T(1,0)) {'a'}", {(0, 1), (2, 3)}),
         ("replica_groups=mesh['a'=2,'b'=2], device_ids=(3,1,2,0) {'b'}", {(3, 1), (2, 0)}),
+        ("replica_groups={{0,1},{1,2}}", set()),
         ("replica_groups=written_otherwise(0,1)", set()),
     ],
 )

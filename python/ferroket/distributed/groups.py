@@ -30,7 +30,8 @@ _FLOAT16 = re.compile(r"= [^=]*\bf16\[[^=]*?\b(all-reduce|all-gather|reduce-scat
 # The three ways in which XLA writes groups: a list of lists; the rows of an arange that is reshaped, transposed and
 # reshaped again; and axes of a mesh, whose devices are those of an arange or of a list.
 _LISTED = re.compile(r"replica_groups=\{((?:\{[\d,]*\},?)*)\}")
-_TILED = re.compile(r"(?:replica_groups=)?\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
+_TILED = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
+_ARANGE = re.compile(r"(?:\[[\d,]+\]<=)?\[([\d,]+)\](?:T\(([\d,]+)\))?")
 _MESH = re.compile(r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(((?:[^()]|\([^()]*\))*)\))? \{([^}]*)\}")
 
 
@@ -49,15 +50,18 @@ def groups_of(hlo: str, devices: int) -> set[tuple[int, ...]]:
     for line in hlo.splitlines():
         if not _COLLECTIVE.search(line):
             continue
+        groups = [tuple(range(devices))]  # none are written: all devices are one
         if listed := _LISTED.search(line):
-            groups = [_numbers(text) for text in re.findall(r"\{([\d,]+)\}", listed[1])]
-            found.update(groups or [tuple(range(devices))])
+            groups = [_numbers(text) for text in re.findall(r"\{([\d,]+)\}", listed[1])] or groups
         elif mesh := _MESH.search(line):
-            found.update(_along_axes(mesh[1], mesh[2], mesh[3]))
+            groups = _along_axes(mesh[1], mesh[2], mesh[3])
         elif tiled := _TILED.search(line):
-            found.update(_rows(_arange(tiled)))
-        elif "replica_groups=" not in line:
-            found.add(tuple(range(devices)))
+            groups = _rows(_arange(tiled[2], tiled[3]).reshape(_numbers(tiled[1])))
+        elif "replica_groups=" in line:
+            continue
+        # What was read has to make sense: each device is in one group.
+        if sorted(place for group in groups for place in group) == list(range(devices)):
+            found.update(groups)
     return found
 
 
@@ -65,11 +69,11 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
 
 
-def _arange(tiled: re.Match[str]) -> np.ndarray[Any, Any]:
-    """``[2,2]<=[2,2]T(1,0)``: shape, shape before, and order of the axes between."""
-    shape, base = _numbers(tiled[1]), _numbers(tiled[2])
-    order = _numbers(tiled[3]) if tiled[3] else range(len(base))
-    return np.arange(np.prod(base)).reshape(base).transpose(*order).reshape(shape)
+def _arange(shape: str, order: str | None) -> np.ndarray[Any, Any]:
+    """``[2,2]T(1,0)``: an arange of this shape, its axes in this order, flat."""
+    numbers = _numbers(shape)
+    axes = _numbers(order) if order else range(len(numbers))
+    return np.arange(math.prod(numbers)).reshape(numbers).transpose(*axes).ravel()
 
 
 def _rows(places: np.ndarray[Any, Any]) -> list[tuple[int, ...]]:
@@ -80,9 +84,9 @@ def _along_axes(mesh: str, devices: str | None, axes: str) -> list[tuple[int, ..
     """The groups along some axes of a mesh: ``'a'=4,'b'=2`` and ``'a':(2)2``, half of an axis, after its first 2."""
     sizes = {name: int(size) for name, size in (axis.rsplit("=", 1) for axis in mesh.split(","))}
     if devices is None:
-        places = np.arange(np.prod(list(sizes.values())))
-    elif tiled := _TILED.search(devices):
-        places = _arange(tiled)
+        places = np.arange(math.prod(sizes.values()))
+    elif arange := _ARANGE.fullmatch(devices):
+        places = _arange(arange[1], arange[2])
     else:
         places = np.array([int(number) for number in re.findall(r"\d+", devices)])
     chosen: dict[str, tuple[int, int]] = {}
