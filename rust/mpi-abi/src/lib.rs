@@ -16,6 +16,7 @@ pub mod groups;
 pub mod launcher;
 pub mod library;
 pub mod overhead;
+mod reductions;
 pub mod runtime;
 pub mod waiting;
 

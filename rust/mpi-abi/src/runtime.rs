@@ -14,7 +14,9 @@ use std::time::Duration;
 use crate::abi::{self, Handle, SUCCESS, ThreadLevel};
 use crate::calls::{self, Call, Over};
 use crate::groups::{self, Group};
+use crate::library::api::{Api, RealHandle, Unknown};
 use crate::library::{Attempt, Candidate, Library, find};
+use crate::reductions::Reductions;
 use crate::{Error, waiting, with_api};
 
 /// The MPI that this process runs on.
@@ -27,6 +29,8 @@ pub struct Runtime {
     world: Handle,
     /// Another, for what the ranks agree on among themselves.
     control: Handle,
+    /// What the library itself gets wrong.
+    reductions: Reductions,
     rank: c_int,
     size: c_int,
     level: ThreadLevel,
@@ -83,7 +87,7 @@ fn start(prefixes: &[PathBuf]) -> Result<Runtime, Error> {
     let library = discovery.library;
     // SAFETY: these are the functions of MPI with their arguments as the standard has them; `Initialized` and
     // `Finalized` may be called at any time, the others once MPI is initialised, which is made sure of.
-    let (world, control, rank, size, level, ours) = with_api!(library, api => unsafe {
+    let (world, control, reductions, rank, size, level, ours) = with_api!(library, api => unsafe {
         let (mut initialized, mut finalized) = (0, 0);
         library.check("MPI_Initialized", (api.functions.initialized)(&raw mut initialized))?;
         library.check("MPI_Finalized", (api.functions.finalized)(&raw mut finalized))?;
@@ -114,7 +118,9 @@ fn start(prefixes: &[PathBuf]) -> Result<Runtime, Error> {
         }
         library.check("MPI_Comm_rank", (api.functions.comm_rank)(world, &raw mut rank))?;
         library.check("MPI_Comm_size", (api.functions.comm_size)(world, &raw mut size))?;
-        (api.comm_back(world), api.comm_back(control), rank, size, level, ours)
+        let examined = Reductions::examine(api, control);
+        library.check("MPI_Reduce_local", examined.as_ref().err().copied().unwrap_or(SUCCESS))?;
+        (api.comm_back(world), api.comm_back(control), examined.unwrap_or_default(), rank, size, level, ours)
     });
     Ok(Runtime {
         library,
@@ -122,6 +128,7 @@ fn start(prefixes: &[PathBuf]) -> Result<Runtime, Error> {
         attempts: discovery.attempts,
         world,
         control,
+        reductions,
         rank,
         size,
         level,
@@ -171,6 +178,16 @@ impl Runtime {
     /// The communicator that XLA means: its private duplicate where it says `MPI_COMM_WORLD`.
     pub(crate) fn comm(&self, ours: Handle) -> Handle {
         if ours == abi::COMM_WORLD { self.world } else { ours }
+    }
+
+    /// The operation that reduces values of a datatype as XLA means it, by the library's number.
+    pub(crate) fn operation<H: RealHandle>(
+        &self,
+        api: &Api<H>,
+        datatype: Handle,
+        operation: Handle,
+    ) -> Result<H, Unknown> {
+        self.reductions.own(datatype, operation).map_or_else(|| api.operation(operation), Ok)
     }
 
     /// Makes the communicator of some ranks; they alone take part. Returns it by our number, or MPI's error code.

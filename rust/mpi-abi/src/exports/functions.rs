@@ -239,8 +239,8 @@ pub unsafe extern "C" fn MPIABI_Allreduce(
     // SAFETY: the arguments are those of the standard, translated.
     with_api!(mpi.library(), api => unsafe {
         let (send, comm) = (api.buffer(send), api.comm(mpi.comm(comm)));
+        let operation = known(NAME, mpi.operation(api, datatype, operation));
         let datatype = known(NAME, api.datatype(datatype));
-        let operation = known(NAME, api.operation(operation));
         waiting::run(
             api,
             || (api.functions.allreduce)(send, receive, count, datatype, operation, comm),
@@ -296,8 +296,8 @@ pub unsafe extern "C" fn MPIABI_Reduce_scatter(
     // SAFETY: the arguments are those of the standard, translated.
     with_api!(mpi.library(), api => unsafe {
         let (send, comm) = (api.buffer(send), api.comm(mpi.comm(comm)));
+        let operation = known(NAME, mpi.operation(api, datatype, operation));
         let datatype = known(NAME, api.datatype(datatype));
-        let operation = known(NAME, api.operation(operation));
         waiting::run(
             api,
             || (api.functions.reduce_scatter)(send, receive, receive_counts, datatype, operation, comm),

@@ -6,6 +6,9 @@ use libloading::os::unix as dl;
 
 use crate::abi::{self, Handle, Pointer, Status, datatype as dt};
 
+/// `MPI_User_function`.
+pub type Reduction = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut c_void);
+
 macro_rules! functions {
     ($($field:ident = $symbol:ident($($argument:ty),*);)+) => {
         /// The functions of MPI that are ever called, for handles of type `H`.
@@ -52,6 +55,8 @@ functions! {
     comm_set_errhandler = MPI_Comm_set_errhandler(H, H);
     allreduce = MPI_Allreduce(*const c_void, *mut c_void, c_int, H, H, H);
     allgather = MPI_Allgather(*const c_void, c_int, H, *mut c_void, c_int, H, H);
+    reduce_local = MPI_Reduce_local(*const c_void, *mut c_void, c_int, H, H);
+    op_create = MPI_Op_create(Reduction, c_int, *mut H);
     reduce_scatter = MPI_Reduce_scatter(*const c_void, *mut c_void, *const c_int, H, H, H);
     sendrecv = MPI_Sendrecv(*const c_void, c_int, H, c_int, c_int, *mut c_void, c_int, H, c_int, c_int, H, *mut c_void);
     send = MPI_Send(*const c_void, c_int, H, c_int, c_int, H);

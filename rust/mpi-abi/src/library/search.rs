@@ -112,7 +112,8 @@ fn reason(error: Error) -> String {
 
 fn candidates(prefixes: &[PathBuf]) -> Vec<Candidate> {
     let launcher = launcher::detect();
-    let names = names(launcher.and_then(|launcher| launcher.kind.family()));
+    let (own, others) = names(launcher.and_then(|launcher| launcher.kind.family()));
+    let names = [own.as_slice(), &others].concat();
     let mut all: Vec<Candidate> = loaded::libraries()
         .into_iter()
         .map(|(path, is_mpi4py)| if is_mpi4py { Candidate::Mpi4py(path) } else { Candidate::Loaded(path) })
@@ -124,10 +125,14 @@ fn candidates(prefixes: &[PathBuf]) -> Vec<Candidate> {
     }
     for executable in launcher::executables() {
         let root = executable.parent().and_then(Path::parent).map(Path::to_path_buf);
-        all.extend(root.iter().flat_map(|root| in_prefix(root, &names)).map(Candidate::Launcher));
+        all.extend(root.iter().flat_map(|root| in_prefix(root, &own)).map(Candidate::Launcher));
     }
-    all.extend(prefixes.iter().flat_map(|prefix| in_prefix(prefix, &names)).map(Candidate::Prefix));
-    all.extend(names.iter().map(|name| Candidate::Loader((*name).to_string())));
+    // A library of another family can't run under this launcher, however near it lies.
+    for names in [own, others] {
+        let system = |prefix: &&PathBuf| *prefix != Path::new("/usr"); // the loader's business
+        all.extend(prefixes.iter().filter(system).flat_map(|prefix| in_prefix(prefix, &names)).map(Candidate::Prefix));
+        all.extend(names.iter().map(|name| Candidate::Loader((*name).to_string())));
+    }
     let mut seen = HashSet::new();
     all.retain(|candidate| {
         let file = candidate.file();
@@ -142,12 +147,10 @@ fn named(value: &Path, names: &[&str]) -> PathBuf {
     if value.is_dir() { inside().unwrap_or_else(|| value.to_path_buf()) } else { value.to_path_buf() }
 }
 
-/// The libraries that exist under a prefix. `/usr` is the loader's business: it knows the multi-arch folders.
+/// The libraries that exist under a prefix, those of Debian's packages too.
 fn in_prefix(prefix: &Path, names: &[&str]) -> Vec<PathBuf> {
-    if prefix == Path::new("/usr") || prefix == Path::new("/") {
-        return Vec::new();
-    }
-    let folders = ["lib", "lib64", "lib/release"].map(|folder| prefix.join(folder));
+    let debian = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
+    let folders = ["lib", "lib64", "lib/release", &debian].map(|folder| prefix.join(folder));
     let files = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
     files.filter(|path| path.exists()).collect()
 }
@@ -156,7 +159,7 @@ fn in_prefix(prefix: &Path, names: &[&str]) -> Vec<PathBuf> {
 ///
 /// `libmpi.so` alone isn't among them: it may be a linker script, and says nothing of the family. Debian calls
 /// MPICH's library `libmpich.so.12`.
-fn names(family: Option<Family>) -> Vec<&'static str> {
+fn names(family: Option<Family>) -> (Vec<&'static str>, Vec<&'static str>) {
     const MPICH: &[&str] = if cfg!(target_os = "macos") {
         &["libmpi.12.dylib", "libmpich.12.dylib"]
     } else {
@@ -169,8 +172,9 @@ fn names(family: Option<Family>) -> Vec<&'static str> {
         &["libmpi_abi.so.0", "libmpi_abi.so.1"]
     };
     match family {
-        Some(Family::OpenMpi) => [OPEN_MPI, MPICH, STANDARD].concat(),
-        _ => [MPICH, OPEN_MPI, STANDARD].concat(),
+        Some(Family::OpenMpi) => (OPEN_MPI.to_vec(), [MPICH, STANDARD].concat()),
+        Some(_) => ([MPICH, STANDARD].concat(), OPEN_MPI.to_vec()),
+        None => ([MPICH, OPEN_MPI, STANDARD].concat(), Vec::new()),
     }
 }
 
@@ -181,22 +185,28 @@ mod tests {
     #[test]
     fn the_launchers_family_comes_first() {
         if cfg!(target_os = "linux") {
-            assert_eq!(names(Some(Family::OpenMpi))[0], "libmpi.so.40");
-            assert_eq!(names(Some(Family::Mpich))[0], "libmpi.so.12");
-            assert_eq!(names(None)[..2], ["libmpi.so.12", "libmpich.so.12"]);
+            let (own, others) = names(Some(Family::OpenMpi));
+            assert_eq!((own[0], others[0]), ("libmpi.so.40", "libmpi.so.12"));
+            let (own, others) = names(Some(Family::Mpich));
+            assert_eq!((own[..2].to_vec(), others), (vec!["libmpi.so.12", "libmpich.so.12"], vec!["libmpi.so.40"]));
+            assert_eq!(names(None).1, Vec::<&str>::new());
         }
     }
 
     #[test]
     fn only_what_exists_is_a_candidate_in_a_prefix() {
         let prefix = std::env::temp_dir().join(format!("ferroket-search-{}", std::process::id()));
-        let file = prefix.join("lib").join(names(None)[0]);
-        std::fs::create_dir_all(prefix.join("lib")).expect("a folder for the test");
-        assert_eq!(in_prefix(&prefix, &names(None)), Vec::<PathBuf>::new());
-        std::fs::write(&file, "").expect("a file for the test");
-        assert_eq!(in_prefix(&prefix, &names(None)), vec![file.clone()]);
-        assert_eq!(named(&prefix.join("lib"), &names(None)), file);
+        let names = names(None).0;
+        for folder in ["lib".to_string(), format!("lib/{}-linux-gnu", std::env::consts::ARCH)] {
+            let folder = prefix.join(folder);
+            let file = folder.join(names[0]);
+            std::fs::create_dir_all(&folder).expect("a folder for the test");
+            assert_eq!(in_prefix(&prefix, &names), Vec::<PathBuf>::new());
+            std::fs::write(&file, "").expect("a file for the test");
+            assert_eq!(in_prefix(&prefix, &names), vec![file.clone()]);
+            assert_eq!(named(&folder, &names), file);
+            std::fs::remove_file(&file).expect("the test's own file");
+        }
         std::fs::remove_dir_all(prefix).expect("the test's own folder");
-        assert_eq!(in_prefix(Path::new("/usr"), &names(None)), Vec::<PathBuf>::new());
     }
 }
