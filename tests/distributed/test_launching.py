@@ -498,7 +498,7 @@ def test_find_mpirun(
 
 def test_find_mpirun_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path / "bin", mpirun="mpich")
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     elsewhere = Path("/nowhere/lib/libmpi.so.12")
     assert library.find_mpirun(Library(elsewhere, "MPICH Version: 5.0")) == tmp_path / "bin" / "mpirun"  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError) as error:
