@@ -57,7 +57,7 @@ def _mark(library: _lib.MpiLibrary) -> str:
 
 def _candidates(library: Path, names: tuple[str, ...]) -> Iterator[Path]:
     """Launchers in the order of their distance from the library."""
-    for prefix in list(library.parents)[1:]:
+    for prefix in list(library.parents)[1:-1]:  # not the root, where a /bin is everybody's
         for name in names:
             if (prefix / "bin" / name).is_file():
                 yield prefix / "bin" / name
