@@ -3,6 +3,7 @@
 import builtins
 import contextlib
 import faulthandler
+import io
 import os
 import subprocess
 import sys
@@ -108,7 +109,11 @@ class _Hook:
         self._show = show
 
     def __call__(self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        self._show(kind, error, traceback)
+        # In one piece, or the launcher mixes the lines of the ranks.
+        with contextlib.redirect_stderr(io.StringIO()) as shown:
+            self._show(kind, error, traceback)
+        with contextlib.suppress(Exception):  # the script may have closed it
+            print(shown.getvalue(), end="", file=sys.stderr, flush=True)
         if _job is None or _job.process != os.getpid():
             return
         if issubclass(kind, KeyboardInterrupt):
