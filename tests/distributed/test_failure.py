@@ -7,29 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from mpi import PREFIXES, Finished, run_ranks
+from mpi import PREFIXES, START, SUM, Finished, run_ranks
 
 pytestmark = pytest.mark.mpi
 
 # Rank 1 fails, while rank 0 waits in a sum (or, with sleeping, in Python): each way of failing is one statement.
-SCRIPT = """
-import ferroket as fk
-info = fk.initialize()
+SCRIPT = (
+    START
+    + SUM
+    + """
 import ctypes, os, signal, sys, time
-import jax, numpy as np
-from jax.sharding import NamedSharding, PartitionSpec as P
-mesh = jax.make_mesh((info.size,), ("S",))
-total = jax.jit(jax.shard_map(lambda x: jax.lax.psum(x, "S"), mesh=mesh, in_specs=P("S"), out_specs=P()))
-x = jax.make_array_from_callback(
-    (info.size,), NamedSharding(mesh, P("S")), lambda i: np.arange(info.size, dtype=np.float32)[i]
-)
-total(x).block_until_ready()
 if info.rank == 1:
     time.sleep(0.3)
     print(f"FAILS AT {time.time()}\\n", end="", flush=True)
     <failure>
 <others>
 """
+)
 WAITING = "total(x).block_until_ready()"
 SLEEPING = "time.sleep(60)"
 

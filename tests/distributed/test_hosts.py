@@ -7,30 +7,25 @@ from pathlib import Path
 import pytest
 
 from hosts import Host, Names, as_debian, by_dns, make_hosts, run_on_hosts
-from mpi import Finished, run_ranks
+from mpi import START, SUM, Finished, run_ranks
 
 pytestmark = pytest.mark.mpi
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ising_vmc.py"
 
 # The sum of the ranks, and where the coordinator's port is listened on in the rank's own host.
-PSUM = """
-import ferroket as fk
-info = fk.initialize()
-import jax, numpy as np, psutil
-from jax.sharding import NamedSharding, PartitionSpec as P
-mesh = jax.make_mesh((info.size,), ("S",))
-total = jax.jit(jax.shard_map(lambda x: jax.lax.psum(x, "S"), mesh=mesh, in_specs=P("S"), out_specs=P()))
-x = jax.make_array_from_callback(
-    (info.size,), NamedSharding(mesh, P("S")), lambda i: np.arange(info.size, dtype=np.float32)[i]
-)
-value = int(total(x)[0])
+PSUM = (
+    START
+    + SUM
+    + """
+import psutil
 port = int(info.coordinator.rsplit(":", 1)[1])
 # A socket for both versions of the protocol writes an address of version 4 as ::ffff:10.77.0.1.
 listening = [c.laddr.ip.removeprefix("::ffff:") for c in psutil.net_connections("tcp")
              if c.status == "LISTEN" and c.laddr.port == port]
 print(f"{info.rank} {info.hostname} {value} {info.coordinator.rsplit(':', 1)[0]} {listening}\\n", end="", flush=True)
 """
+)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from ferroket.distributed import slurm
 from hosts import Names, as_debian, by_dns, make_hosts
-from mpi import Finished
+from mpi import START, SUM, Finished
 from srun import run_srun
 
 # As `srun -N2 -n3 --gpus=4` of SLURM 22.05 sets them for its second task.
@@ -134,21 +134,15 @@ def test_tasks_distributed_by_hand_need_the_coordinator_named() -> None:
 
 # Jobs that a stand-in for srun starts.
 
-PSUM = """
-import ferroket as fk
-info = fk.initialize()
-import jax, numpy as np
-from jax.sharding import NamedSharding, PartitionSpec as P
-mesh = jax.make_mesh((info.size,), ("S",))
-total = jax.jit(jax.shard_map(lambda x: jax.lax.psum(x, "S"), mesh=mesh, in_specs=P("S"), out_specs=P()))
-x = jax.make_array_from_callback(
-    (info.size,), NamedSharding(mesh, P("S")), lambda i: np.arange(info.size, dtype=np.float32)[i]
-)
-value = int(total(x)[0])
+PSUM = (
+    START
+    + SUM
+    + """
 host = info.coordinator.rsplit(":", 1)[0]
 line = f"<{info.rank}/{info.size} {info.launcher}, {info.mpi}, {info.collectives}: {value} {host}>"
 print(f"{line}\\n", end="", flush=True)
 """
+)
 
 
 def results(job: Finished) -> list[str]:

@@ -5,7 +5,6 @@ import ipaddress
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 from ferroket.distributed.node import Node
@@ -37,12 +36,7 @@ class Coordinator:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
 
 

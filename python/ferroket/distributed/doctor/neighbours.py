@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import psutil
@@ -42,12 +41,7 @@ class Neighbours:
             self._usable = self._folder.lstat().st_uid == os.geteuid()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for file in self._files(f"{self._rank}.*"):
             file.unlink(missing_ok=True)
         wait(self._remove, _LEAVING)
