@@ -7,6 +7,9 @@ from typing import Any, final
 def ffi_handlers() -> dict[str, Any]:
     """The handlers by name, each a capsule as ``jax.ffi.register_ffi_target`` takes it."""
 
+def keep_freed_memory() -> None:
+    """Lets the process keep up to 256 MiB that it has freed, unless the user has set the allocator's own variables."""
+
 @final
 class Launcher:
     """The launcher that started this process: "hydra", "intel", "openmpi", "slurm" or "ferroket", and its full name."""

@@ -71,6 +71,7 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
     """
     if info.is_initialized():
         raise RuntimeError("fk.initialize() was called twice in this process: remove the second call")
+    _lib.keep_freed_memory()
     launcher = _lib.detect_launcher()
     if launcher is None:
         return info.remember(info.single_process())

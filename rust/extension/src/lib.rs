@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 mod crash;
 mod deadline;
 mod handlers;
+mod memory;
 mod mpi;
 mod peers;
 
@@ -20,6 +21,8 @@ mod _lib {
     use super::deadline::Deadline;
     #[pymodule_export]
     use super::handlers::ffi_handlers;
+    #[pymodule_export]
+    use super::memory::keep_freed_memory;
     #[pymodule_export]
     use super::mpi::{
         Launcher, Mpi, MpiLibrary, announce_group, attach_mpi, detect_launcher, exit_now, find_mpi,

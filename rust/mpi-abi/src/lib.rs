@@ -15,6 +15,7 @@ pub mod exports;
 pub mod groups;
 pub mod launcher;
 pub mod library;
+mod memory;
 pub mod overhead;
 mod reductions;
 pub mod runtime;

@@ -8,11 +8,11 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::path::PathBuf;
 
-use crate::abi::{self, Handle, Status, ThreadLevel};
+use crate::abi::{self, Handle, Status, ThreadLevel, datatype};
 use crate::calls::{self, Call, Over};
 use crate::library::api::{RealStatus, Unknown};
 use crate::runtime::{self, Runtime, attach, running, stop};
-use crate::{groups, waiting, with_api};
+use crate::{groups, memory, waiting, with_api};
 
 /// The running MPI; a call before `MPI_Init_thread` is an error that only the message can tell.
 fn mpi(function: &str) -> &'static Runtime {
@@ -236,6 +236,9 @@ pub unsafe extern "C" fn MPIABI_Allreduce(
     const NAME: &str = "MPI_Allreduce";
     let mpi = mpi(NAME);
     let _inside = enter(NAME, count, datatype, comm);
+    let (_, size) = datatype::describe(datatype).unwrap_or_default();
+    // SAFETY: the standard lets the caller pass a buffer of that many elements only.
+    unsafe { memory::advise_huge_pages(receive, count.unsigned_abs() as usize * size) };
     // SAFETY: the arguments are those of the standard, translated.
     with_api!(mpi.library(), api => unsafe {
         let (send, comm) = (api.buffer(send), api.comm(mpi.comm(comm)));
