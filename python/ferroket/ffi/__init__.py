@@ -1,9 +1,12 @@
 """Where Rust meets JAX: primitives with their sharding, batching, derivative and platform rules.
 
 This is the only package that knows :mod:`jax.ffi`. An operator family describes itself once, as a
-:class:`Family`, and gets all the rules from the one primitive behind :func:`connected_elements`.
+:class:`Family`, and gets all the rules from the primitives behind :func:`connected_elements`,
+:func:`compact_elements` and :func:`count_elements`.
 """
 
-from ferroket.ffi.connected import Family, connected_elements, connected_elements_p
+from ferroket.ffi.compact import compact_elements, count_elements
+from ferroket.ffi.connected import connected_elements
+from ferroket.ffi.family import Attribute, Family
 
-__all__ = ["Family", "connected_elements", "connected_elements_p"]
+__all__ = ["Attribute", "Family", "compact_elements", "connected_elements", "count_elements"]

@@ -1,6 +1,34 @@
 """Drop-in operators: NetKet's constructors and NetKet's contract, with connected elements from Rust."""
 
+from ferroket.operator import boson, fermion, spin
+from ferroket.operator.bose_hubbard import BoseHubbard
+from ferroket.operator.conserving_fermion import (
+    FermiHubbard,
+    ParticleNumberAndSpinConservingFermioperator2nd,
+    ParticleNumberConservingFermioperator2nd,
+)
 from ferroket.operator.conversion import accelerate
+from ferroket.operator.fermion_operator import FermionOperator2nd
+from ferroket.operator.graph import GraphOperator, Heisenberg
 from ferroket.operator.ising import Ising
+from ferroket.operator.local_operator import LocalOperator
+from ferroket.operator.pauli_strings import PauliStrings
+from ferroket.operator.term_sum import TermSum
 
-__all__ = ["Ising", "accelerate"]
+__all__ = [
+    "BoseHubbard",
+    "FermiHubbard",
+    "FermionOperator2nd",
+    "GraphOperator",
+    "Heisenberg",
+    "Ising",
+    "LocalOperator",
+    "ParticleNumberAndSpinConservingFermioperator2nd",
+    "ParticleNumberConservingFermioperator2nd",
+    "PauliStrings",
+    "TermSum",
+    "accelerate",
+    "boson",
+    "fermion",
+    "spin",
+]

@@ -14,18 +14,10 @@ from ferroket.ffi import Family, connected_elements
 from ferroket.operator.validation import check_coefficient, check_samples, is_traced, lattice_edges, two_local_states
 
 
-def _reference(
-    x: jax.Array,
-    edges: jax.Array,
-    h: jax.Array,
-    J: jax.Array,
-    *,
-    n_conn: int,
-    states: bool,
-    first: float,
-    second: float,
-) -> tuple[jax.Array, ...]:
-    """The connected elements in pure JAX, for the platforms that have no Rust kernel.
+def _matrix_elements(
+    x: jax.Array, edges: jax.Array, h: jax.Array, J: jax.Array, *, n_conn: int, first: float, second: float
+) -> tuple[jax.Array, jax.Array]:
+    """The matrix elements in pure JAX, for the platforms that have no Rust kernel, and the sites that they flip or -1.
 
     A sample that holds anything but local states has the matrix elements NaN: no error can be raised there.
     """
@@ -38,13 +30,21 @@ def _reference(
     if jnp.issubdtype(mels.dtype, jnp.inexact):
         valid = (is_other | (x == one)).all(axis=-1, keepdims=True)
         mels = jnp.where(valid, mels, jnp.nan)
-    if not states:
-        return (mels,)
-    flip = np.eye(n_conn, x.shape[-1], k=-1, dtype=bool)
-    return jnp.where(is_other[..., None, :] ^ flip, other, one), mels
+    return mels, jnp.broadcast_to(jnp.arange(-1, n_conn - 1), mels.shape)
 
 
-_ISING = Family(target="ferroket_ising", reference=_reference, coefficients=(1, 2))
+def _configurations(x: jax.Array, site: jax.Array, *_: jax.Array, first: float, second: float) -> jax.Array:
+    one, other = jnp.asarray(first, x.dtype), jnp.asarray(second, x.dtype)
+    return jnp.where((x == other) ^ (site[..., None] == np.arange(x.shape[-1])), other, one)
+
+
+_ISING = Family(
+    target="ferroket_ising",
+    elements=_matrix_elements,
+    configurations=_configurations,
+    coefficients=(1, 2),
+    filler=lambda *_, first, **__: first,
+)
 
 
 @functools.partial(jax.jit, static_argnames="states")
@@ -61,7 +61,6 @@ def _elements(operator: "Ising", x: jax.Array, *, states: bool) -> tuple[jax.Arr
         J,
         n_conn=operator.max_conn_size,
         states=states,
-        filler=first,
         first=first,
         second=second,
     )

@@ -107,6 +107,49 @@ def check_coefficient(name: str, value: Any, dtype: Any = None) -> None:
         raise ValueError(f"{name} is {value!r}, which dtype {jnp.dtype(dtype)} can't hold: give a float dtype or none")
 
 
+def check_dtype(name: str, values: Any, dtype: Any = None) -> None:
+    """Checks that numbers are finite, and that ``dtype`` can hold them.
+
+    Raises:
+        ValueError: If one isn't finite, or if ``dtype`` would cut off a part of it.
+    """
+    array = np.asarray(values)
+    wide = array.astype(np.complex128)
+    if not np.isfinite(wide).all():
+        raise ValueError(f"{name} holds {wide[~np.isfinite(wide)][0]}, but must be finite")
+    if dtype is None:
+        return
+    if wide.imag.any() and not jnp.issubdtype(dtype, jnp.complexfloating):
+        raise ValueError(
+            f"{name} holds {wide[wide.imag != 0][0]}, which dtype {jnp.dtype(dtype)} can't hold: give a complex dtype or "
+            "none"
+        )
+    if jnp.issubdtype(dtype, jnp.integer) and (wide.real != np.round(wide.real)).any():
+        raise ValueError(
+            f"{name} holds {wide.real[wide.real != np.round(wide.real)][0]}, which dtype {jnp.dtype(dtype)} can't hold: "
+            "give a float dtype or none"
+        )
+
+
+def check_hilbert(hilbert: Any, operator: str) -> None:
+    """Checks that a Hilbert space is discrete.
+
+    Raises:
+        TypeError: If it isn't.
+    """
+    if not isinstance(hilbert, DiscreteHilbert):
+        raise TypeError(
+            f"{operator} acts on a discrete Hilbert space, not on {hilbert!r}: take one such as "
+            "nk.hilbert.Spin(s=1/2, N=...) or nk.hilbert.Fock(n_max=..., N=...)"
+        )
+
+
+def tolerance(dtype: Any) -> float:
+    """How far numbers of a dtype may differ, beside their size, to be taken as equal."""
+    inexact = jnp.issubdtype(dtype, jnp.inexact)
+    return max(1e-10, 128 * float(jnp.finfo(dtype).eps)) if inexact else 1e-10
+
+
 def check_samples(x: Any, n_sites: int, local_states: tuple[float, ...]) -> None:
     """Checks shape and dtype of samples; their values are checked where they are read.
 

@@ -4,10 +4,24 @@ use ferroket_xla_ffi::raw::Handler;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+mod compact;
+mod configurations;
+mod count;
 mod dispatch;
+mod forms;
 mod ising;
+mod padded;
+mod scratch;
 
-const HANDLERS: [(&str, Handler); 1] = [("ferroket_ising", ising::connected_elements)];
+const HANDLERS: [(&str, Handler); 7] = [
+    ("ferroket_ising", ising::connected_elements),
+    ("ferroket_terms", padded::terms),
+    ("ferroket_terms_compact", compact::terms),
+    ("ferroket_terms_count", count::terms),
+    ("ferroket_tables", padded::tables),
+    ("ferroket_tables_compact", compact::tables),
+    ("ferroket_tables_count", count::tables),
+];
 
 /// The handlers by name, each a capsule as `jax.ffi.register_ffi_target` takes it.
 #[pyfunction]

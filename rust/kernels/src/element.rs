@@ -8,13 +8,20 @@ use std::fmt::Display;
 pub trait Sample: Copy + PartialEq + Display + Send + Sync {
     /// The value as this type, if it is held exactly.
     fn from_exact(value: f64) -> Option<Self>;
+
+    /// The nearest real number.
+    fn to_f64(self) -> f64;
 }
 
 /// A type of matrix elements. Integers wrap around, as `NumPy`'s and JAX's do.
-pub trait MatrixElement: Copy + Send + Sync {
+pub trait MatrixElement: Copy + Default + PartialEq + Send + Sync {
     /// `self` times a whole number.
     #[must_use]
     fn times(self, n: i64) -> Self;
+
+    /// `self + other`.
+    #[must_use]
+    fn plus(self, other: Self) -> Self;
 
     /// `-self`.
     #[must_use]
@@ -28,11 +35,20 @@ macro_rules! integers {
             fn from_exact(value: f64) -> Option<Self> {
                 (value as $t as f64 == value).then_some(value as $t)
             }
+
+            #[allow(clippy::cast_lossless)]
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
         }
 
         impl MatrixElement for $t {
             fn times(self, n: i64) -> Self {
                 self.wrapping_mul(n as $t)
+            }
+
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
             }
 
             fn negated(self) -> Self {
@@ -50,6 +66,10 @@ macro_rules! floats {
                 let held: $t = $from(value);
                 (f64::from(held) == value).then_some(held)
             }
+
+            fn to_f64(self) -> f64 {
+                f64::from(self)
+            }
         }
 
         impl MatrixElement for $t {
@@ -57,6 +77,10 @@ macro_rules! floats {
             fn times(self, n: i64) -> Self {
                 let n: $t = $from(n as f64);
                 self * n
+            }
+
+            fn plus(self, other: Self) -> Self {
+                self + other
             }
 
             fn negated(self) -> Self {
@@ -72,11 +96,19 @@ macro_rules! complexes {
             fn from_exact(value: f64) -> Option<Self> {
                 <$t>::from_exact(value).map(Self::from)
             }
+
+            fn to_f64(self) -> f64 {
+                f64::from(self.re)
+            }
         }
 
         impl MatrixElement for Complex<$t> {
             fn times(self, n: i64) -> Self {
                 self * (n as $t)
+            }
+
+            fn plus(self, other: Self) -> Self {
+                self + other
             }
 
             fn negated(self) -> Self {
@@ -108,11 +140,21 @@ mod tests {
     }
 
     #[test]
+    fn values_become_real_numbers() {
+        assert_eq!((-3_i8).to_f64(), -3.0);
+        assert_eq!(bf16::from_f32(0.5).to_f64(), 0.5);
+        assert_eq!(Complex::new(2.0_f32, 1.0).to_f64(), 2.0);
+    }
+
+    #[test]
     fn matrix_elements_multiply_and_negate() {
         assert_eq!(MatrixElement::times(0.25_f64, -3), -0.75);
         assert_eq!(MatrixElement::times(3_i64, -3), -9);
         assert_eq!(MatrixElement::times(200_u8, 2), 144);
         assert_eq!(MatrixElement::negated(1_u8), 255);
+        assert_eq!(MatrixElement::plus(200_u8, 100), 44);
+        assert_eq!(MatrixElement::plus(0.25_f64, 0.5), 0.75);
+        assert_eq!(Complex::new(1.0_f32, -2.0).plus(Complex::new(0.5, 2.0)), Complex::new(1.5, 0.0));
         assert_eq!(Complex::new(1.0_f32, -2.0).times(2), Complex::new(2.0, -4.0));
         assert_eq!(bf16::from_f32(1.5).times(2), bf16::from_f32(3.0));
     }

@@ -1,13 +1,14 @@
 //! What can be wrong with the input of a kernel.
 
+use crate::local_states::StateRange;
 use thiserror::Error;
 
 /// An input that has no connected elements. Each message names the value and the rule that it broke.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A sample holds a value that no site of the Hilbert space can take.
-    #[error("sample {sample}, site {site} has the value {value}, but the local states are {first} and {second}")]
+    /// A sample holds a value that the site can't take.
+    #[error("sample {sample}, site {site} has the value {value}, but the local states are {states}")]
     NotALocalState {
         /// Which sample, counted from the first one of the buffer.
         sample: usize,
@@ -15,18 +16,24 @@ pub enum Error {
         site: usize,
         /// What the sample holds.
         value: String,
-        /// The local state of index 0.
-        first: f64,
-        /// The local state of index 1.
-        second: f64,
+        /// The local states of the site.
+        states: StateRange,
     },
-    /// The dtype of the samples can't tell the two local states apart.
-    #[error("the local states {first} and {second} can't both be held by samples of this dtype")]
+    /// The dtype of the samples can't hold the local states, or can't tell them apart.
+    #[error("the local states {states} can't all be held by samples of this dtype")]
     LocalStates {
-        /// The local state of index 0.
-        first: f64,
-        /// The local state of index 1.
-        second: f64,
+        /// The local states.
+        states: StateRange,
+    },
+    /// A sample has more connected elements than there is room for.
+    #[error("sample {sample} has {count} connected elements, but there is room for {room} (max_conn_size)")]
+    TooManyElements {
+        /// Which sample, counted from the first one of the buffer.
+        sample: usize,
+        /// How many elements it has.
+        count: usize,
+        /// How many there may be.
+        room: usize,
     },
     /// An edge names a site that doesn't exist.
     #[error("edge {edge} joins the sites {} and {}, but there are {sites} sites, counted from 0", .ends[0], .ends[1])]
@@ -38,4 +45,23 @@ pub enum Error {
         /// How many sites there are.
         sites: usize,
     },
+    /// The tables of an operator contradict each other.
+    #[error("the operator's tables are wrong: {0}")]
+    Tables(String),
+}
+
+/// An error of the tables unless `valid`.
+pub(crate) fn check(valid: bool, message: impl FnOnce() -> String) -> Result<(), Error> {
+    if valid { Ok(()) } else { Err(Error::Tables(message())) }
+}
+
+/// An error unless `offsets` begin at 0, don't fall and end at `end`.
+pub(crate) fn check_offsets(name: &str, offsets: &[i32], end: usize) -> Result<(), Error> {
+    let (Some(&first), Some(&last)) = (offsets.first(), offsets.last()) else {
+        return check(false, || format!("`{name}` is empty, but has one number more than it has ranges"));
+    };
+    check(first == 0, || format!("`{name}` begins with {first}, not with 0"))?;
+    check(usize::try_from(last) == Ok(end), || format!("`{name}` ends with {last}, not with {end}"))?;
+    let falls = offsets.windows(2).position(|pair| pair[0] > pair[1]);
+    check(falls.is_none(), || format!("`{name}` falls after index {}", falls.unwrap_or_default()))
 }

@@ -8,8 +8,12 @@
 #![cfg_attr(test, allow(clippy::float_cmp))] // the numbers of the tests are exact
 
 pub mod element;
+pub mod elements;
 pub mod error;
 pub mod ising;
 pub mod local_states;
+mod simd;
+pub mod tables;
+pub mod terms;
 
 pub use error::Error;

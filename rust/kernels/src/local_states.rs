@@ -1,21 +1,214 @@
-//! Sites with two local states: spins, qubits, hard-core bosons.
+//! The local states of the sites, and samples as indices of local states.
+//!
+//! A site takes one of a few values, an arithmetic sequence: 1, -1 for a spin ½; 0, 1, 2 for bosons. Sites with the same
+//! values are of one kind. The *local index* of a site says which of its values it has.
 
 use crate::Error;
 use crate::element::Sample;
+use crate::error::check;
+use std::fmt;
 
-/// The values of the two local states, in the dtype of the samples. Their indices, 0 and 1, are NetKet's.
+/// The index of a local state.
+pub type LocalIndex = u16;
+
+/// The most local states that a site can have.
+pub const MAX_STATES: usize = LocalIndex::MAX as usize + 1;
+
+/// The local states of one kind of sites: `size` values from `start` on, `step` apart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StateRange {
+    /// The value of local index 0.
+    pub start: f64,
+    /// From each value to the next.
+    pub step: f64,
+    /// How many values.
+    pub size: usize,
+}
+
+impl StateRange {
+    /// The value of a local index.
+    #[must_use]
+    pub fn value(&self, index: usize) -> f64 {
+        self.start + index as f64 * self.step
+    }
+}
+
+impl fmt::Display for StateRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = self.size.saturating_sub(1);
+        match self.size {
+            0 => f.write_str("none"),
+            1 => write!(f, "{}", self.start),
+            2..=6 => {
+                for index in 0..last {
+                    write!(f, "{}{}", if index == 0 { "" } else { ", " }, self.value(index))?;
+                }
+                write!(f, " and {}", self.value(last))
+            }
+            _ => write!(f, "{}, {}, ..., {}", self.start, self.value(1), self.value(last)),
+        }
+    }
+}
+
+/// The sites and the kind of each.
+#[derive(Debug, Clone)]
+pub struct Sites {
+    kinds: Vec<StateRange>,
+    /// The kind of each site.
+    kind: Vec<u32>,
+}
+
+impl Sites {
+    /// Sites of the kinds that `kind` numbers. Without any numbers, all `sites` are of the one kind.
+    pub fn new(sites: usize, kinds: Vec<StateRange>, kind: &[i32]) -> Result<Self, Error> {
+        for (number, states) in kinds.iter().enumerate() {
+            let size = states.size;
+            check((1..=MAX_STATES).contains(&size), || {
+                format!("sites of kind {number} have {size} local states, but a site has 1 to {MAX_STATES}")
+            })?;
+        }
+        let count = kinds.len();
+        let kind = if kind.is_empty() {
+            check(count == 1 || sites == 0, || {
+                format!("there are {count} kinds of sites, so `kind` must give that of each site")
+            })?;
+            vec![0; sites]
+        } else {
+            check(kind.len() == sites, || format!("`kind` has {} sites, but the samples have {sites}", kind.len()))?;
+            let unknown = kind.iter().position(|&kind| usize::try_from(kind).map_or(true, |kind| kind >= count));
+            check(unknown.is_none(), || {
+                let site = unknown.unwrap_or_default();
+                format!("site {site} is of kind {}, but there are {count} kinds, counted from 0", kind[site])
+            })?;
+            kind.iter().map(|&kind| kind as u32).collect()
+        };
+        Ok(Self { kinds, kind })
+    }
+
+    /// How many sites there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.kind.len()
+    }
+
+    /// Whether there are no sites.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.kind.is_empty()
+    }
+
+    /// The local states of a site.
+    #[must_use]
+    pub fn states(&self, site: usize) -> StateRange {
+        self.kinds[self.kind[site] as usize]
+    }
+}
+
+/// The local states of the sites in the dtype of the samples.
+#[derive(Debug, Clone)]
+pub struct LocalStates<'a, S> {
+    sites: &'a Sites,
+    /// The values of all kinds, one after the other.
+    values: Vec<S>,
+    /// Where in `values` the kind of each site begins.
+    offsets: Vec<u32>,
+    /// The first two values of each site, if all sites have two.
+    pairs: Option<Vec<[S; 2]>>,
+}
+
+impl<'a, S: Sample> LocalStates<'a, S> {
+    /// The values of `sites` as samples hold them. An error if `S` can't hold them, or if two of a site are equal.
+    pub fn new(sites: &'a Sites) -> Result<Self, Error> {
+        let mut values = Vec::new();
+        let mut kind_offsets = Vec::with_capacity(sites.kinds.len());
+        for &states in &sites.kinds {
+            kind_offsets.push(values.len() as u32);
+            let first = values.len();
+            for index in 0..states.size {
+                values.push(S::from_exact(states.value(index)).ok_or(Error::LocalStates { states })?);
+            }
+            if values[first..].windows(2).any(|pair| pair[0] == pair[1]) {
+                return Err(Error::LocalStates { states });
+            }
+        }
+        let offsets: Vec<u32> = sites.kind.iter().map(|&kind| kind_offsets[kind as usize]).collect();
+        let pair = |&offset: &u32| [values[offset as usize], values[offset as usize + 1]];
+        let are_pairs = sites.kinds.iter().all(|states| states.size == 2);
+        let pairs = are_pairs.then(|| offsets.iter().map(pair).collect());
+        Ok(Self { sites, values, offsets, pairs })
+    }
+
+    /// The configuration of all first local states.
+    #[must_use]
+    pub fn first(&self) -> Vec<S> {
+        self.offsets.iter().map(|&offset| self.values[offset as usize]).collect()
+    }
+
+    /// The value of a site's local state.
+    #[must_use]
+    pub fn value(&self, site: usize, index: LocalIndex) -> S {
+        self.values[self.offsets[site] as usize + usize::from(index)]
+    }
+
+    /// Writes the local indices of one sample. `sample` counts samples, for the error's sake.
+    pub fn read(&self, sample: usize, values: &[S], indices: &mut [LocalIndex]) -> Result<(), Error> {
+        let mut valid = true;
+        if let Some(pairs) = &self.pairs {
+            for ((index, &value), &[first, second]) in indices.iter_mut().zip(values).zip(pairs) {
+                let is_second = value == second;
+                *index = LocalIndex::from(is_second);
+                valid &= is_second | (value == first);
+            }
+        } else {
+            for (site, (index, &value)) in indices.iter_mut().zip(values).enumerate() {
+                let states = self.sites.states(site);
+                // A conversion of floats to integers saturates, and NaN becomes 0.
+                let nearest = ((value.to_f64() - states.start) / states.step + 0.5) as usize;
+                *index = nearest.min(states.size - 1) as LocalIndex;
+                valid &= self.value(site, *index) == value;
+            }
+        }
+        if valid { Ok(()) } else { Err(self.find_invalid(sample, values)) }
+    }
+
+    /// Writes the values of one configuration.
+    pub fn write(&self, indices: &[LocalIndex], values: &mut [S]) {
+        if let Some(pairs) = &self.pairs {
+            for ((value, &index), &[first, second]) in values.iter_mut().zip(indices).zip(pairs) {
+                *value = if index == 0 { first } else { second };
+            }
+        } else {
+            for (site, (value, &index)) in values.iter_mut().zip(indices).enumerate() {
+                *value = self.value(site, index);
+            }
+        }
+    }
+
+    /// The error of a sample that is known to hold something else than local states.
+    #[cold]
+    fn find_invalid(&self, sample: usize, values: &[S]) -> Error {
+        let is_local = |(site, value): (usize, &S)| {
+            (0..self.sites.states(site).size).any(|index| self.value(site, index as LocalIndex) == *value)
+        };
+        let site = values.iter().enumerate().position(|value| !is_local(value)).unwrap_or_default();
+        Error::NotALocalState { sample, site, value: values[site].to_string(), states: self.sites.states(site) }
+    }
+}
+
+/// The values of two local states, in the dtype of the samples. Their indices, 0 and 1, are NetKet's.
 #[derive(Debug, Clone, Copy)]
 pub struct TwoStates<S> {
     states: [S; 2],
-    exact: [f64; 2],
+    range: StateRange,
 }
 
 impl<S: Sample> TwoStates<S> {
     /// From the values of index 0 and 1. An error if they are equal, or if `S` can't hold them.
     pub fn new(first: f64, second: f64) -> Result<Self, Error> {
+        let range = StateRange { start: first, step: second - first, size: 2 };
         match (S::from_exact(first), S::from_exact(second)) {
-            (Some(a), Some(b)) if a != b => Ok(Self { states: [a, b], exact: [first, second] }),
-            _ => Err(Error::LocalStates { first, second }),
+            (Some(a), Some(b)) if a != b => Ok(Self { states: [a, b], range }),
+            _ => Err(Error::LocalStates { states: range }),
         }
     }
 
@@ -42,48 +235,146 @@ impl<S: Sample> TwoStates<S> {
     fn find_invalid(&self, sample: usize, values: &[S]) -> Error {
         let site = values.iter().position(|value| !self.states.contains(value)).unwrap_or_default();
         let value = values.get(site).map(ToString::to_string).unwrap_or_default();
-        let [first, second] = self.exact;
-        Error::NotALocalState { sample, site, value, first, second }
+        Error::NotALocalState { sample, site, value, states: self.range }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use half::f16;
+
+    const SPIN: StateRange = StateRange { start: 1.0, step: -2.0, size: 2 };
+    const BOSON: StateRange = StateRange { start: 0.0, step: 1.0, size: 4 };
+
+    fn spins(sites: usize) -> Sites {
+        Sites::new(sites, vec![SPIN], &[]).expect("sites of one kind")
+    }
+
+    fn mixed() -> Sites {
+        Sites::new(3, vec![SPIN, BOSON], &[1, 0, 1]).expect("sites of two kinds")
+    }
 
     #[test]
-    fn reads_indices() {
-        let mut indices = [9; 3];
-        let spins = TwoStates::<i8>::new(1.0, -1.0).expect("int8 holds both");
-        spins.read(0, &[-1, 1, -1], &mut indices).expect("local states");
-        assert_eq!(indices, [1, 0, 1]);
-        assert_eq!([spins.value(0), spins.value(1)], [1, -1]);
+    fn reads_and_writes_spins() {
+        let sites = spins(3);
+        let states = LocalStates::<i8>::new(&sites).expect("int8 holds both");
+        let (mut indices, mut values) = ([9; 3], [9; 3]);
+        states.read(0, &[-1, 1, -1], &mut indices).expect("local states");
+        states.write(&indices, &mut values);
+        assert_eq!((indices, values), ([1, 0, 1], [-1, 1, -1]));
+        assert_eq!([states.value(2, 0), states.value(2, 1)], [1, -1]);
+    }
+
+    #[test]
+    fn reads_and_writes_sites_of_several_kinds() {
+        let sites = mixed();
+        let states = LocalStates::<f16>::new(&sites).expect("float16 holds all");
+        let values = [3.0, -1.0, 0.0].map(f16::from_f32);
+        let (mut indices, mut written) = ([9; 3], [f16::NAN; 3]);
+        states.read(0, &values, &mut indices).expect("local states");
+        states.write(&indices, &mut written);
+        assert_eq!((indices, written), ([3, 1, 0], values));
+        assert_eq!(states.first(), [0.0, 1.0, 0.0].map(f16::from_f32));
+    }
+
+    #[test]
+    fn every_state_of_a_range_is_read() {
+        for states in [
+            StateRange { start: 2.0, step: -2.0, size: 3 },
+            StateRange { start: -1.5, step: 0.25, size: 9 },
+            StateRange { start: 5.0, step: 0.0, size: 1 },
+            StateRange { start: 0.1, step: 0.1, size: 1000 },
+        ] {
+            let sites = Sites::new(1, vec![states], &[]).expect("one site");
+            let held = LocalStates::<f64>::new(&sites).expect("float64 holds all");
+            for index in 0..states.size {
+                let mut read = [9999];
+                held.read(0, &[states.value(index)], &mut read).expect("a local state");
+                assert_eq!(usize::from(read[0]), index, "of {states}");
+            }
+        }
     }
 
     #[test]
     fn negative_zero_is_zero() {
-        let mut indices = [9; 2];
-        let occupations = TwoStates::<f64>::new(0.0, 1.0).expect("float64 holds both");
-        occupations.read(0, &[-0.0, 1.0], &mut indices).expect("local states");
+        let sites = Sites::new(2, vec![BOSON], &[]).expect("two sites");
+        let states = LocalStates::<f64>::new(&sites).expect("float64 holds all");
+        let (mut indices, mut values) = ([9; 2], [9.0; 2]);
+        states.read(0, &[-0.0, 1.0], &mut indices).expect("local states");
+        states.write(&indices, &mut values);
         assert_eq!(indices, [0, 1]);
+        assert!(values[0].is_sign_positive());
     }
 
     #[test]
     fn names_the_first_value_that_is_no_local_state() {
-        let spins = TwoStates::<f32>::new(1.0, -1.0).expect("float32 holds both");
+        let sites = spins(3);
+        let states = LocalStates::<f32>::new(&sites).expect("float32 holds both");
         for (value, text) in [(0.5, "0.5"), (f32::NAN, "NaN"), (3.0, "3")] {
-            let error = spins.read(7, &[1.0, value, 9.0], &mut [0; 3]).expect_err("not a spin");
+            let error = states.read(7, &[1.0, value, 9.0], &mut [0; 3]).expect_err("not a spin");
             assert_eq!(
                 error.to_string(),
                 format!("sample 7, site 1 has the value {text}, but the local states are 1 and -1")
+            );
+        }
+        let sites = mixed();
+        let states = LocalStates::<i64>::new(&sites).expect("int64 holds all");
+        for value in [-1, 4, i64::MIN, i64::MAX] {
+            let error = states.read(0, &[0, 1, value], &mut [0; 3]).expect_err("not so many bosons");
+            assert_eq!(
+                error.to_string(),
+                format!("sample 0, site 2 has the value {value}, but the local states are 0, 1, 2 and 3")
             );
         }
     }
 
     #[test]
     fn refuses_a_dtype_that_cannot_hold_the_states() {
-        let error = TwoStates::<u8>::new(1.0, -1.0).expect_err("-1 is no uint8");
-        assert_eq!(error, Error::LocalStates { first: 1.0, second: -1.0 });
+        let error = LocalStates::<u8>::new(&spins(1)).expect_err("-1 is no uint8");
+        assert_eq!(error.to_string(), "the local states 1 and -1 can't all be held by samples of this dtype");
+        let many = StateRange { start: 0.0, step: 1.0, size: 300 };
+        let sites = Sites::new(1, vec![many], &[]).expect("one site");
+        let error = LocalStates::<u8>::new(&sites).expect_err("256 is no uint8");
+        assert_eq!(error.to_string(), "the local states 0, 1, ..., 299 can't all be held by samples of this dtype");
+        let equal = StateRange { start: 1.0, step: 0.0, size: 2 };
+        let sites = Sites::new(1, vec![equal], &[]).expect("one site");
+        assert!(LocalStates::<i8>::new(&sites).is_err());
+        assert!(TwoStates::<u8>::new(1.0, -1.0).is_err());
         assert!(TwoStates::<i8>::new(1.0, 1.0).is_err());
+    }
+
+    #[test]
+    fn every_site_is_of_a_kind_that_exists() {
+        let message = |sites, kinds: &[StateRange], kind: &[i32]| {
+            Sites::new(sites, kinds.to_vec(), kind).expect_err("wrong kinds").to_string()
+        };
+        let prefix = "the operator's tables are wrong: ";
+        for (found, expected) in [
+            (message(2, &[SPIN, BOSON], &[0, 2]), "site 1 is of kind 2, but there are 2 kinds, counted from 0"),
+            (message(2, &[SPIN], &[-1, 0]), "site 0 is of kind -1, but there are 1 kinds, counted from 0"),
+            (message(3, &[SPIN], &[0, 0]), "`kind` has 2 sites, but the samples have 3"),
+            (message(2, &[SPIN, BOSON], &[]), "there are 2 kinds of sites, so `kind` must give that of each site"),
+            (message(2, &[], &[]), "there are 0 kinds of sites, so `kind` must give that of each site"),
+            (
+                message(2, &[StateRange { size: 0, ..SPIN }], &[]),
+                "sites of kind 0 have 0 local states, but a site has 1 to 65536",
+            ),
+        ] {
+            assert_eq!(found, format!("{prefix}{expected}"));
+        }
+    }
+
+    #[test]
+    fn two_states_read_indices() {
+        let mut indices = [9; 3];
+        let spins = TwoStates::<i8>::new(1.0, -1.0).expect("int8 holds both");
+        spins.read(0, &[-1, 1, -1], &mut indices).expect("local states");
+        assert_eq!(indices, [1, 0, 1]);
+        assert_eq!([spins.value(0), spins.value(1)], [1, -1]);
+        assert_eq!(
+            spins.read(7, &[1, 3, 9], &mut indices).expect_err("not a spin").to_string(),
+            "sample 7, site 1 has the value 3, but the local states are 1 and -1"
+        );
     }
 }

@@ -129,6 +129,30 @@ impl<'a> Frame<'a> {
         })
     }
 
+    /// The attribute `name`, an array of integers of 32 or 64 bits.
+    pub fn attr_i64s(&self, name: &str) -> Result<Vec<i64>, Error> {
+        let expected = "an array of int64 or int32";
+        self.attrs.array(name, expected, |dtype, data, len| match dtype {
+            // SAFETY: an array has as many numbers as it says, of the type that it says.
+            DataType::I64 => Some(unsafe { read_numbers::<i64>(data, len) }.collect()),
+            // SAFETY: as above.
+            DataType::I32 => Some(unsafe { read_numbers::<i32>(data, len) }.map(i64::from).collect()),
+            _ => None,
+        })
+    }
+
+    /// The attribute `name`, an array of real numbers of 32 or 64 bits.
+    pub fn attr_f64s(&self, name: &str) -> Result<Vec<f64>, Error> {
+        let expected = "an array of float64 or float32";
+        self.attrs.array(name, expected, |dtype, data, len| match dtype {
+            // SAFETY: an array has as many numbers as it says, of the type that it says.
+            DataType::F64 => Some(unsafe { read_numbers::<f64>(data, len) }.collect()),
+            // SAFETY: as above.
+            DataType::F32 => Some(unsafe { read_numbers::<f32>(data, len) }.map(f64::from).collect()),
+            _ => None,
+        })
+    }
+
     /// The attribute `name`, a string.
     pub fn attr_str(&self, name: &str) -> Result<&'a str, Error> {
         let expected = "a string";
@@ -186,6 +210,36 @@ impl<'a> Attributes<'a> {
         }
         read(dtype, scalar.value).ok_or_else(|| wrong_attribute(name, format!("a scalar of type {dtype}"), expected))
     }
+
+    /// The numbers of an array attribute, read by `read`, which gives `None` for types that it doesn't take.
+    fn array<T>(
+        &self,
+        name: &str,
+        expected: &'static str,
+        read: impl Fn(DataType, *const c_void, usize) -> Option<Vec<T>>,
+    ) -> Result<Vec<T>, Error> {
+        let (kind, value) = self.find(name)?;
+        if kind != raw::ATTR_ARRAY || value.is_null() {
+            return Err(wrong_attribute(name, describe_attribute(kind), expected));
+        }
+        // SAFETY: the value of such an attribute is an array.
+        let array = unsafe { &*value.cast::<raw::Array>() };
+        let dtype = DataType::from_raw(array.dtype);
+        if array.size > 0 && array.data.is_null() {
+            return Err(Error::Malformed(format!("the numbers of attribute '{name}' are null")));
+        }
+        read(dtype, array.data, array.size)
+            .ok_or_else(|| wrong_attribute(name, format!("an array of type {dtype}"), expected))
+    }
+}
+
+/// The numbers of an array, which the runtime may have put anywhere.
+///
+/// # Safety
+/// `data` points to `len` numbers of type `T`, aligned or not, that stay there as long as the iterator is used.
+unsafe fn read_numbers<T: Copy>(data: *const c_void, len: usize) -> impl Iterator<Item = T> {
+    // SAFETY: the caller vouches for the numbers.
+    (0..len).map(move |index| unsafe { data.cast::<T>().add(index).read_unaligned() })
 }
 
 fn wrong_attribute(name: &str, found: String, expected: &'static str) -> Error {
@@ -407,6 +461,45 @@ mod tests {
             assert_eq!(frame.attr_str("model")?, "J₁-J₂");
             Ok(())
         });
+    }
+
+    #[test]
+    fn attributes_may_be_arrays() {
+        let mut call = Call::new(Threads::None)
+            .attr_array("sizes", &[2_i64, -3, 4])
+            .attr_array("kinds", &[1_i32, -1])
+            .attr_array("starts", &[0.25, -1.0])
+            .attr_array("steps", &[0.5_f32])
+            .attr_array::<f64>("none", &[]);
+        ok(&mut call, |frame| {
+            assert_eq!(frame.attr_i64s("sizes")?, [2, -3, 4]);
+            assert_eq!(frame.attr_i64s("kinds")?, [1, -1]);
+            assert_eq!(frame.attr_f64s("starts")?, [0.25, -1.0]);
+            assert_eq!(frame.attr_f64s("steps")?, [0.5]);
+            assert!(frame.attr_f64s("none")?.is_empty());
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn wrong_arrays_are_named() {
+        let mut call = Call::new(Threads::None).attr_array("sizes", &[2_i64]).attr_f64("start", 1.0);
+        assert_eq!(
+            message(&mut call, |frame| frame.attr_f64s("sizes").map(drop)),
+            "attribute 'sizes' is an array of type int64, expected an array of float64 or float32"
+        );
+        assert_eq!(
+            message(&mut call, |frame| frame.attr_i64s("start").map(drop)),
+            "attribute 'start' is a scalar, expected an array of int64 or int32"
+        );
+        assert_eq!(
+            message(&mut call, |frame| frame.attr_i64("sizes").map(drop)),
+            "attribute 'sizes' is an array, expected an int64 or int32 scalar"
+        );
+        assert_eq!(
+            message(&mut call, |frame| frame.attr_i64s("kinds").map(drop)),
+            r#"attribute 'kinds' is missing: the call has ["sizes", "start"]"#
+        );
     }
 
     #[test]

@@ -48,5 +48,5 @@ pub use dtype::{DataType, Element, Pred};
 pub use error::Error;
 pub use frame::Frame;
 pub use guard::guard;
-pub use parts::{Parts, Rows};
+pub use parts::{Parts, RaggedRows, Rows};
 pub use pool::Pool;

@@ -1,6 +1,6 @@
 //! Results cut into parts that several threads write to at once.
 
-/// What can be cut at a row, each side then belonging to another thread: [`Rows`], and tuples of such.
+/// What can be cut at a row, each side then belonging to another thread: [`Rows`], [`RaggedRows`], and tuples of such.
 pub trait Parts: Sized + Send {
     /// The first `rows` rows, and the rest.
     fn split_at(self, rows: usize) -> (Self, Self);
@@ -34,6 +34,35 @@ impl<T: Send> Parts for Rows<'_, T> {
     }
 }
 
+/// A mutable slice as rows that are not equally long.
+#[derive(Debug)]
+pub struct RaggedRows<'a, T> {
+    data: &'a mut [T],
+    ends: &'a [usize],
+    width: usize,
+}
+
+impl<'a, T> RaggedRows<'a, T> {
+    /// The slice as rows: row r are elements `ends[r]..ends[r + 1]`, each of `width` values, counted from `ends[0]`.
+    #[must_use]
+    pub fn new(data: &'a mut [T], ends: &'a [usize], width: usize) -> Self {
+        Self { data, ends, width }
+    }
+
+    /// The values, row by row.
+    #[must_use]
+    pub fn into_slice(self) -> &'a mut [T] {
+        self.data
+    }
+}
+
+impl<T: Send> Parts for RaggedRows<'_, T> {
+    fn split_at(self, rows: usize) -> (Self, Self) {
+        let (first, rest) = self.data.split_at_mut((self.ends[rows] - self.ends[0]) * self.width);
+        (Self { data: first, ends: &self.ends[..=rows], ..self }, Self { data: rest, ends: &self.ends[rows..], ..self })
+    }
+}
+
 macro_rules! tuples {
     ($(($($part:ident),+))+) => {
         $(
@@ -60,6 +89,15 @@ mod tests {
         let mut data = [0, 1, 2, 3, 4, 5];
         let (first, rest) = Rows::new(&mut data, 2).split_at(1);
         assert_eq!((first.into_slice(), rest.into_slice()), (&mut [0, 1][..], &mut [2, 3, 4, 5][..]));
+    }
+
+    #[test]
+    fn ragged_rows_are_cut_where_they_end() {
+        let mut data = [0, 1, 2, 3, 4, 5];
+        let (first, rest) = RaggedRows::new(&mut data, &[7, 9, 9, 10], 2).split_at(1);
+        assert_eq!(first.into_slice(), [0, 1, 2, 3]);
+        let (empty, last) = rest.split_at(1);
+        assert_eq!((empty.into_slice(), last.into_slice()), (&mut [][..], &mut [4, 5][..]));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub const STAGE_EXECUTE: c_int = 3;
 pub const ARG_BUFFER: c_int = 1;
 /// The only type of results.
 pub const RET_BUFFER: c_int = 1;
-/// Attribute type: a dense array of numbers.
+/// Attribute type: numbers of one type, see [`Array`].
 pub const ATTR_ARRAY: c_int = 1;
 /// Attribute type: further attributes by name.
 pub const ATTR_DICTIONARY: c_int = 2;
@@ -271,6 +271,18 @@ pub struct Scalar {
     pub value: *const c_void,
 }
 
+/// An attribute that is an array of one dimension.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Array {
+    /// Type of the numbers.
+    pub dtype: c_int,
+    /// How many numbers.
+    pub size: usize,
+    /// The numbers; may be null if there are none.
+    pub data: *const c_void,
+}
+
 /// The arguments of a call.
 #[repr(C)]
 #[derive(Debug)]
@@ -317,7 +329,7 @@ pub struct Attrs {
     pub types: *const c_int,
     /// Their names.
     pub names: *const *mut ByteSpan,
-    /// The attributes: each a [`Scalar`] or what else its type says.
+    /// The attributes: each a [`Scalar`], an [`Array`] or what else its type says.
     pub attrs: *const *mut c_void,
 }
 
@@ -394,6 +406,7 @@ mod tests {
         assert_layout!(Buffer, 48, struct_size: 0, extension_start: 8, dtype: 16, data: 24, rank: 32, dims: 40);
         assert_layout!(ByteSpan, 16, ptr: 0, len: 8);
         assert_layout!(Scalar, 16, dtype: 0, value: 8);
+        assert_layout!(Array, 24, dtype: 0, size: 8, data: 16);
     }
 
     #[test]

@@ -75,6 +75,8 @@ struct Stored {
 enum Attribute {
     /// A number, in the first bytes.
     Scalar(DataType, [u64; 1]),
+    /// The bytes of some numbers, and how many numbers.
+    Array(DataType, Vec<u8>, usize),
     String(String),
 }
 
@@ -250,6 +252,16 @@ impl Call {
         self.scalar(name, DataType::F32, &value.to_ne_bytes())
     }
 
+    /// Adds an attribute, an array of numbers.
+    #[must_use]
+    pub fn attr_array<T: Element>(mut self, name: &str, values: &[T]) -> Self {
+        let mut bytes = vec![0; size_of_val(values)];
+        // SAFETY: the memory was made for as many bytes.
+        unsafe { ptr::copy_nonoverlapping(values.as_ptr().cast(), bytes.as_mut_ptr(), bytes.len()) };
+        self.attrs.insert(name.into(), Attribute::Array(T::DTYPE, bytes, values.len()));
+        self
+    }
+
     /// Adds an attribute, a string.
     #[must_use]
     pub fn attr_str(mut self, name: &str, value: &str) -> Self {
@@ -308,6 +320,7 @@ impl Call {
         let mut names: Vec<raw::ByteSpan> = self.attrs.keys().map(|name| span(name)).collect();
         let names: Vec<*mut raw::ByteSpan> = names.iter_mut().map(ptr::from_mut).collect();
         let mut scalars = Vec::with_capacity(self.attrs.len());
+        let mut arrays = Vec::with_capacity(self.attrs.len());
         let mut strings = Vec::with_capacity(self.attrs.len());
         let mut types = Vec::with_capacity(self.attrs.len());
         let mut values: Vec<*mut c_void> = Vec::with_capacity(self.attrs.len());
@@ -318,6 +331,12 @@ impl Call {
                     let scalar = raw::Scalar { dtype: dtype.to_raw(), value: value.as_ptr().cast() };
                     scalars.push(Box::new(scalar));
                     values.extend(scalars.last_mut().map(|scalar| ptr::from_mut(&mut **scalar).cast()));
+                }
+                Attribute::Array(dtype, bytes, size) => {
+                    types.push(raw::ATTR_ARRAY);
+                    let array = raw::Array { dtype: dtype.to_raw(), size: *size, data: bytes.as_ptr().cast() };
+                    arrays.push(Box::new(array));
+                    values.extend(arrays.last_mut().map(|array| ptr::from_mut(&mut **array).cast()));
                 }
                 Attribute::String(text) => {
                     types.push(raw::ATTR_STRING);

@@ -1,0 +1,103 @@
+"""Many devices: a function of samples that each device evaluates on those it holds."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.sharding import NamedSharding, PartitionSpec
+
+
+def along_batch(
+    function: Callable[..., list[jax.Array]], filler: Callable[..., Any], tables: Sequence[int], results: Sequence[str]
+) -> Callable[..., list[jax.Array]]:
+    """``function`` for samples that are sharded along the batch: XLA alone would gather them.
+
+    Args:
+        function: Takes samples ``(..., N)`` and tables, and gives results ``(..., *dims)``.
+        filler: Where the batch doesn't divide by the number of devices, XLA pads the shards with samples that nobody
+            reads. They are filled with ``filler(*tables)``, a valid sample or a value that each site can take.
+        tables: The ranks of the tables.
+        results: The dimensions of each result behind those of the batch, a letter each: ``"k n"``.
+    """
+
+    # custom_partitioning looks at the signature, so it has to be that of a plain function.
+    @custom_partitioning
+    def partitioned(x: jax.Array, *tables: jax.Array) -> list[jax.Array]:
+        return function(x, *tables)
+
+    def partition(mesh: Any, arg_shapes: Any, _: Any) -> tuple[Any, ...]:
+        x, *rest = jax.tree.leaves(arg_shapes)
+        batch = x.shape[:-1]
+        mesh, spec = mesh_and_spec(mesh, x)
+        spec = spec[: len(batch)]
+
+        def sharding(n_more: int) -> NamedSharding:
+            return NamedSharding(mesh, PartitionSpec(*spec, *(None,) * n_more))
+
+        replicated = NamedSharding(mesh, PartitionSpec())
+
+        def on_device(x: jax.Array, *tables: jax.Array) -> list[jax.Array]:
+            return function(_fill_padding(x, batch, spec, mesh, lambda: filler(*tables)), *tables)
+
+        shardings = [sharding(len(dims.split())) for dims in results]
+        return mesh, on_device, shardings, (sharding(1), *(replicated for _ in rest))
+
+    operands = ["... n", *(" ".join(f"t{i}d{d}" for d in range(rank)) for i, rank in enumerate(tables))]
+    rule = f"{', '.join(operands)} -> {', '.join(f'... {dims}' for dims in results)}"
+    partitioned.def_partition(partition=partition, sharding_rule=rule)
+    return partitioned
+
+
+def unsharded(x: jax.Array, refusal: str) -> jax.Array:
+    """``x`` as it is; an error that says ``refusal`` when the program is compiled for an ``x`` that is sharded."""
+
+    @custom_partitioning
+    def partitioned(x: jax.Array) -> jax.Array:
+        return x
+
+    def partition(mesh: Any, arg_shapes: Any, _: Any) -> tuple[Any, ...]:
+        (operand,) = jax.tree.leaves(arg_shapes)
+        mesh, spec = mesh_and_spec(mesh, operand)
+        if any(axes is not None for axes in spec):
+            raise ValueError(refusal)
+        replicated = NamedSharding(mesh, PartitionSpec())
+        return mesh, lambda x: x, replicated, (replicated,)
+
+    dims = [f"{{}}{d}" for d in range(x.ndim)]
+    rule = " -> ".join(" ".join(dim.format(letter) for dim in dims) for letter in "xy")
+    partitioned.def_partition(partition=partition, sharding_rule=rule)
+    return partitioned(x)
+
+
+def mesh_and_spec(mesh: Any, x: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The mesh, and the mesh axes of each dimension of ``x``.
+
+    XLA doesn't always know the mesh, for one if sharded arrays are constants of the program. Then it gives
+    the numbers of the devices that hold the tiles of ``x``, which are as good as a mesh.
+    """
+    if isinstance(x.sharding, NamedSharding):
+        spec = tuple(x.sharding.spec)
+        return x.sharding.mesh, spec + (None,) * (x.ndim - len(spec))
+    tiles = x.sharding._to_xla_hlo_sharding(x.ndim)
+    devices = np.array(x.sharding._device_assignment)
+    if tiles.is_replicated():
+        return jax.sharding.Mesh(devices, ("replicas",)), (None,) * x.ndim
+    dims = tiles.tile_assignment_dimensions()
+    names = tuple(f"tiles{dim}" for dim in range(len(dims)))
+    return jax.sharding.Mesh(devices[tiles.tile_assignment_devices()].reshape(dims), names), names[: x.ndim]
+
+
+def _fill_padding(
+    x: jax.Array, batch: tuple[int, ...], spec: tuple[Any, ...], mesh: Any, filler: Callable[[], Any]
+) -> jax.Array:
+    """On one device: the shard ``x`` with ``filler`` in the samples that lie beyond the end of the batch."""
+    for dim, (size, names) in enumerate(zip(batch, spec, strict=True)):
+        axes = names if isinstance(names, tuple) else (names,) * (names is not None)
+        if size < x.shape[dim] * math.prod(mesh.shape[axis] for axis in axes):
+            index = jax.lax.axis_index(axes) * x.shape[dim] + jax.lax.broadcasted_iota(jnp.int32, x.shape, dim)
+            x = jnp.where(index < size, x, jnp.asarray(filler()).astype(x.dtype))
+    return x

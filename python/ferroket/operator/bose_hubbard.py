@@ -1,0 +1,273 @@
+"""The Bose-Hubbard model."""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import netket as nk
+import numpy as np
+from netket.hilbert import Fock
+from netket.operator._bose_hubbard.base import BoseHubbardBase
+from netket.utils.numbers import is_scalar
+
+from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.compiled import Form, local_states
+from ferroket.operator.local_operator import LocalOperator
+from ferroket.operator.matrices import Entries, LocalTerms, most_elements, tables
+from ferroket.operator.term_list import TermList
+from ferroket.operator.validation import check_coefficient, is_traced, lattice_edges
+
+_COEFFICIENTS = ("U", "V", "J", "mu")
+
+
+@jax.tree_util.register_pytree_node_class
+class BoseHubbard(Accelerated, nk.operator.BoseHubbardJax):
+    r"""The extended Bose-Hubbard Hamiltonian.
+
+    :math:`\sum_i \left(\frac{U}{2} n_i (n_i - 1) - μ n_i\right)
+    + \sum_{(i,j)} \left(V n_i n_j - J (b^†_i b_j + b^†_j b_i)\right)`
+
+    It takes the place of :class:`netket.operator.BoseHubbardJax`: the same constructor. Sums with operators on the
+    same edges, and multiples, are :class:`BoseHubbard` again; other sums and products are
+    :class:`ferroket.operator.LocalOperator`. The coefficients are leaves of the pytree: derivatives by them work, and new
+    ones recompile nothing.
+
+    Args:
+        hilbert: A :class:`netket.hilbert.Fock` space with a largest occupation number.
+        graph: The edges: a graph with one node for each site, a sequence of pairs of sites, or an integer array of
+            shape ``(n_edges, 2)``.
+        U: The interaction of two bosons on a site.
+        V: The interaction of bosons on neighbouring sites.
+        J: The hopping amplitude.
+        mu: The chemical potential.
+        dtype: The dtype of the matrix elements. By default one that holds the coefficients, at least a float.
+
+    Raises:
+        TypeError: If the Hilbert space isn't a Fock space or has no largest occupation number, or if a coefficient
+            isn't a number.
+        ValueError: If the graph doesn't fit the space or has an edge from a site to itself, or if a coefficient isn't a
+            finite scalar or can't be held by ``dtype``.
+    """
+
+    _family = BoseHubbardBase
+    _definition = ()
+
+    def __init__(
+        self,
+        hilbert: Any,
+        graph: Any,
+        U: Any,  # noqa: N803
+        V: Any = 0.0,  # noqa: N803
+        J: Any = 1.0,  # noqa: N803
+        mu: Any = 0.0,
+        dtype: Any = None,
+    ) -> None:
+        if not isinstance(hilbert, Fock):
+            raise TypeError(f"BoseHubbard acts on bosons, not on {hilbert!r}: take nk.hilbert.Fock(n_max=..., N=...)")
+        for name, value in zip(_COEFFICIENTS, (U, V, J, mu), strict=True):
+            check_coefficient(name, value, dtype)
+        edges = lattice_edges(graph, hilbert.size)
+        loops = np.flatnonzero(edges[:, 0] == edges[:, 1])
+        if loops.size:
+            raise ValueError(
+                f"edge {int(loops[0])} joins site {int(edges[loops[0], 0])} with itself, but bosons hop between two sites: "
+                "leave it out"
+            )
+        local_states(hilbert)
+        super().__init__(hilbert, edges, U, V, J, mu, dtype)
+        self._structure_: tuple[Form, Any] | None = None
+
+    @classmethod
+    def from_netket(cls, operator: Any) -> Self:
+        """The operator that equals one of NetKet's, of the same dtype."""
+        coefficients = (operator.U, operator.V, operator.J, operator.mu)
+        return cls(operator.hilbert, np.asarray(operator.edges), *coefficients, dtype=operator.dtype)
+
+    # The form: one for all coefficients, whose values are a matrix times these.
+
+    @property
+    def _structure(self) -> tuple[Form, Any]:
+        if self._structure_ is None:
+            self._structure_ = _structure(self.hilbert, np.asarray(self._edges))
+        return self._structure_
+
+    @property
+    def _form(self) -> Form:
+        form, basis = self._structure
+        coefficients = jnp.stack([jnp.asarray(value) for value in (self._U, self._V, self._J, self._mu)])
+        return form.replace_values((basis @ coefficients.astype(_wide(coefficients.dtype))).astype(self.dtype))
+
+    def _reset_caches(self) -> None:
+        self._key_ = None
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the matrix elements."""
+        return self._U.dtype
+
+    @property
+    def is_hermitian(self) -> bool:
+        """Whether the operator is hermitian: whether its coefficients are real.
+
+        Complex coefficients whose values aren't known, in a traced function, are taken not to be.
+        """
+        if not jnp.issubdtype(self.dtype, jnp.complexfloating):
+            return True
+        coefficients = (self._U, self._V, self._J, self._mu)
+        return not is_traced(*coefficients) and all(complex(value).imag == 0 for value in coefficients)
+
+    def _trace(self) -> complex | None:
+        return self.to_local_operator()._trace()
+
+    def _terms(self) -> TermList:
+        return self.to_local_operator()._terms()
+
+    @property
+    def max_conn_size(self) -> int:
+        """K, the largest number of connected elements that a sample has."""
+        return self._structure[0].max_conn_size
+
+    # Algebra
+
+    def _with(self, coefficients: Any) -> Self:
+        """The operator with other coefficients, which may be traced."""
+        for name, value in zip(_COEFFICIENTS, coefficients, strict=True):
+            check_coefficient(name, value)
+        dtype = jnp.result_type(*coefficients)
+        leaves = tuple(jnp.asarray(value).astype(dtype) for value in coefficients)
+        return self.tree_unflatten(self._metadata(), (*leaves, self._edges, self._structure))
+
+    def _map(self, function: Callable[..., Any], *others: "BoseHubbard") -> Self:
+        operators = (self, *others)
+        return self._with([function(*(getattr(operator, f"_{name}") for operator in operators)) for name in _COEFFICIENTS])
+
+    def copy(self, *, dtype: Any = None) -> Self:
+        """The same operator, maybe of another dtype."""
+        return self._with([getattr(self, f"_{name}").astype(dtype or self.dtype) for name in _COEFFICIENTS])
+
+    def _combine(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
+        """``function`` of both operators' coefficients, or NotImplemented if the other isn't one on the same edges."""
+        if not isinstance(other, BoseHubbardBase) or self.hilbert != other.hilbert:
+            return NotImplemented
+        if self._edges is not other._edges and not np.array_equal(np.asarray(self._edges), np.asarray(other._edges)):
+            return NotImplemented
+        return self._map(function, other)
+
+    def __add__(self, other: Any) -> Any:
+        if is_scalar(other):
+            return self.to_local_operator() + other
+        result = self._combine(other, lambda a, b: a + b)
+        if result is not NotImplemented or not isinstance(other, nk.operator.AbstractOperator):
+            return result
+        return self.to_local_operator() + self._adopt(other)
+
+    def __sub__(self, other: Any) -> Any:
+        return self + (-other if not isinstance(other, BoseHubbardBase) else self._own(other) * -1)
+
+    def __iadd__(self, other: Any) -> Any:
+        return self + other
+
+    def __mul__(self, other: Any) -> Any:
+        if not is_scalar(other):
+            return NotImplemented
+        check_coefficient("the factor", other)
+        return self._map(lambda value: value * other)
+
+    def _op__matmul__(self, other: Any) -> Any:
+        return self.to_local_operator() @ self._adopt(other)
+
+    def _op__rmatmul__(self, other: Any) -> Any:
+        other = self._adopt(other)
+        return (other.to_local_operator() if isinstance(other, BoseHubbardBase) else other) @ self.to_local_operator()
+
+    def transpose(self, *, concrete: bool = True) -> "BoseHubbard":
+        """The operator itself: its matrix is symmetric."""
+        return self
+
+    def conjugate(self, *, concrete: bool = True) -> "BoseHubbard":
+        """The operator with the complex conjugate matrix elements."""
+        return self._map(jnp.conj) if jnp.issubdtype(self.dtype, jnp.complexfloating) else self
+
+    def to_local_operator(self) -> LocalOperator:
+        """The operator as a :class:`ferroket.operator.LocalOperator`."""
+        n = np.arange(self.hilbert.n_max + 1)
+        U, V, J, mu = (np.asarray(getattr(self, f"_{name}")) for name in _COEFFICIENTS)
+        on_site = np.diag(U / 2 * n * (n - 1) - mu * n)
+        on_edge = V * _PARTS["V"](n) - J * _PARTS["J"](n)
+        sites = [[site] for site in range(self.hilbert.size)]
+        edges = np.asarray(self._edges).tolist()
+        matrices = [on_site] * len(sites) + [on_edge] * len(edges)
+        return LocalOperator(self.hilbert, matrices, sites + edges, dtype=self.dtype)
+
+    # Identity and pytree
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(U={self._U}, V={self._V}, J={self._J}, mu={self._mu}; dim={self.hilbert.size})"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_key_": None, "_structure_": None}
+
+    def _key(self) -> Any:
+        leaves = (self._U, self._V, self._J, self._mu, self._edges)
+        if not all(isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves) or is_traced(*leaves):
+            return None
+        return (self.hilbert, *((leaf.dtype.name, leaf.shape, np.asarray(leaf).tobytes()) for leaf in leaves))
+
+    def _metadata(self) -> tuple[Any, ...]:
+        return (self.hilbert, self._max_conn)
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The coefficients and the arrays of the form as leaves."""
+        return (self._U, self._V, self._J, self._mu, self._edges, self._structure), self._metadata()
+
+    @classmethod
+    def tree_unflatten(cls, metadata: tuple[Any, ...], data: tuple[Any, ...]) -> Self:
+        """The operator with these leaves, whatever they are: JAX also puts placeholders there."""
+        operator = object.__new__(cls)
+        operator._hilbert, operator._max_conn = metadata
+        operator._U, operator._V, operator._J, operator._mu, operator._edges, operator._structure_ = data
+        return operator
+
+
+_PARTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "U": lambda n: np.diag(n * (n - 1) / 2),
+    "mu": lambda n: np.diag(-n.astype(float)),
+    "V": lambda n: np.kron(np.diag(n), np.diag(n)).astype(float),
+    "J": lambda n: _hops(np.diag(np.sqrt(n[1:]), 1)),
+}
+
+
+def _hops(lowering: np.ndarray) -> np.ndarray:
+    """b† b + b b† of two sites."""
+    hop = np.kron(lowering.T, lowering)
+    result: np.ndarray = hop + hop.T
+    return result
+
+
+def _wide(dtype: Any) -> Any:
+    """The dtype that values are computed in, so that roots are rounded once."""
+    return jnp.promote_types(dtype, jnp.float64)
+
+
+def _structure(hilbert: Any, edges: np.ndarray) -> tuple[Form, Any]:
+    """The form, whichever values it has, and the matrix that takes U, V, J and mu to its values."""
+    n = np.arange(hilbert.n_max + 1)
+    # Each entry is there, and stands for itself until its value is known.
+    on_site = {"U": _PARTS["U"](n), "mu": _PARTS["mu"](n)}
+    on_edge = {"V": _PARTS["V"](n), "J": -_PARTS["J"](n)}
+    site, edge = (Entries.of(sum(np.abs(part) for part in parts.values()), 0.0) for parts in (on_site, on_edge))
+    local: LocalTerms = [((i,), site) for i in range(hilbert.size)] + [(tuple(e), edge) for e in edges.tolist()]
+    sites = local_states(hilbert)
+    most = most_elements(hilbert, local, sites.sizes_of_sites)
+    form = tables(sites, local, diagonal=True, most=most, dtype=np.float64)
+    basis = np.zeros((site.values.size + (edge.values.size if len(edges) else 0), len(_COEFFICIENTS)))
+    for entries, parts, first in ((site, on_site, 0), (edge, on_edge, site.values.size)):
+        if not first or len(edges):
+            for name, part in parts.items():
+                rows = slice(first, first + entries.values.size)
+                basis[rows, _COEFFICIENTS.index(name)] = part[entries.row, entries.column]
+    with jax.ensure_compile_time_eval():
+        return form, jnp.asarray(basis)

@@ -1,0 +1,79 @@
+"""From a sum of non-branching terms to the compiled form."""
+
+from typing import Any
+
+import numpy as np
+
+from ferroket.operator.compiled import Terms, local_states
+from ferroket.operator.sectors import confined, most_elements
+from ferroket.operator.term_list import TermList, as_dtype, popcount, runs
+
+_MOST_FLIPS = 8
+"""Terms that flip more sites aren't tried as terms that look at them."""
+
+
+def compile_terms(
+    terms: TermList, hilbert: Any, dtype: Any, *, cutoff: float = 0.0, most: int | None = None
+) -> Terms:
+    """The compiled form of an operator on sites with two local states.
+
+    Args:
+        terms: The operator.
+        hilbert: Its Hilbert space.
+        dtype: The dtype of the matrix elements.
+        cutoff: The diagonal is left out if all its terms are smaller.
+        most: How many connected elements off the diagonal a sample has at most, if something is known.
+
+    Raises:
+        ValueError: If the operator leads out of the Hilbert space, or if the dtype can't hold its matrix elements.
+    """
+    terms = in_fewer_terms(confined(terms, hilbert))
+    on_diagonal = ~terms.flip.any(axis=1)
+    if on_diagonal.any() and np.abs(terms.values[on_diagonal]).max() < cutoff:
+        terms = terms[~on_diagonal]
+        on_diagonal = np.zeros(len(terms), bool)
+    diagonal = bool(on_diagonal.any()) or not len(terms)
+    elements = most_elements(terms, hilbert)
+    elements = elements if most is None else min(elements, most)
+    return Terms.from_masks(
+        local_states(hilbert),
+        terms.mask,
+        terms.pattern,
+        terms.flip,
+        terms.sign,
+        as_dtype(terms.values, dtype, "the operator"),
+        max_conn_size=elements + diagonal,
+    )
+
+
+def in_fewer_terms(terms: TermList) -> TermList:
+    """The same operator with patterns instead of signs at flipped sites, where these aren't more terms.
+
+    XX + YY is two terms either way, but in patterns it is clear which configurations it doesn't connect.
+    """
+    terms = terms.merged()
+    if not len(terms):
+        return terms
+    order, starts = runs(terms.flip)
+    group = np.empty(len(terms), np.int64)
+    group[order] = np.repeat(np.arange(starts.size), np.diff([*starts, len(order)]))
+    signed = np.zeros(starts.size, bool)
+    np.logical_or.at(signed, group, (terms.flip & terms.sign).any(axis=1))
+    counts = np.bincount(group, minlength=starts.size)
+    flips = popcount(terms.flip[order[starts]])
+    tried = (signed & (counts > 1) & (flips <= _MOST_FLIPS))[group]
+    if not tried.any():
+        return terms
+    # In a group, only the terms that have signs at flipped sites and those that they may cancel with are split.
+    split = terms[tried].looking_at(lambda terms: terms.flip)
+    rows = np.concatenate([terms.flip[tried], split.flip])
+    new_order, new_starts = runs(rows)
+    new_group = np.empty(len(rows), np.int64)
+    new_group[new_order] = np.repeat(np.arange(new_starts.size), np.diff([*new_starts, len(new_order)]))
+    n_old = int(tried.sum())
+    old, new = (np.bincount(part, minlength=new_starts.size) for part in (new_group[:n_old], new_group[n_old:]))
+    better = new <= old
+    return TermList.total(
+        terms.n_sites,
+        [terms[~tried], terms[tried][~better[new_group[:n_old]]], split[better[new_group[n_old:]]]],
+    ).merged()

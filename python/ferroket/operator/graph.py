@@ -1,0 +1,73 @@
+"""Operators on the nodes and edges of a graph."""
+
+from typing import Any
+
+import netket as nk
+
+from ferroket.operator.local_operator import LocalOperator
+
+
+def Heisenberg(  # noqa: N802 - the name that NetKet gives it
+    hilbert: Any,
+    graph: Any,
+    J: Any = 1.0,
+    sign_rule: Any = None,
+    dtype: Any = None,
+    *,
+    acting_on_subspace: Any = None,
+    cls: Any = LocalOperator,
+) -> Any:
+    r"""The Heisenberg Hamiltonian, :math:`\sum_{(i,j)} J_{ij} \vec σ_i \vec σ_j`.
+
+    See :func:`netket.operator.Heisenberg`, whose arguments these are.
+
+    Args:
+        hilbert: A Hilbert space with two local states a site.
+        graph: The edges.
+        J: The coupling, or a sequence of them for the colours of the edges.
+        sign_rule: Whether to turn every second site of a bipartite graph about z, Marshall's sign rule; or a sequence of
+            that for a sequence of couplings. By default, whether the graph is bipartite, and no for sequences.
+        dtype: The dtype of the matrix elements.
+        acting_on_subspace: The sites that the nodes of the graph are, or the first of them.
+        cls: The class of the operator.
+    """
+    return nk.operator.Heisenberg(
+        hilbert, graph, J, sign_rule, dtype, acting_on_subspace=acting_on_subspace, cls=cls
+    )
+
+
+def GraphOperator(  # noqa: N802 - the name that NetKet gives it
+    hilbert: Any,
+    graph: Any,
+    site_ops: Any = (),
+    bond_ops: Any = (),
+    bond_ops_colors: Any = (),
+    dtype: Any = None,
+    *,
+    acting_on_subspace: Any = None,
+    cls: Any = LocalOperator,
+) -> Any:
+    """The sum of operators on all nodes and edges of a graph.
+
+    See :func:`netket.operator.GraphOperator`, whose arguments these are.
+
+    Args:
+        hilbert: A discrete Hilbert space.
+        graph: The nodes and edges.
+        site_ops: Matrices that act on each node.
+        bond_ops: Matrices that act on the edges: one for all, or one for each of ``bond_ops_colors``.
+        bond_ops_colors: The colours of the edges that the matrices act on.
+        dtype: The dtype of the matrix elements.
+        acting_on_subspace: The sites that the nodes of the graph are, or the first of them.
+        cls: The class of the operator.
+    """
+    return nk.operator.GraphOperator(
+        hilbert,
+        graph,
+        list(site_ops),
+        list(bond_ops),
+        list(bond_ops_colors),
+        dtype,
+        acting_on_subspace=acting_on_subspace,
+        cls=cls,
+    )

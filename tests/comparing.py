@@ -1,0 +1,68 @@
+"""Connected elements compared as what they are: for each sample a set of configurations, with an element each."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export
+
+import twins
+
+
+def tolerance(dtype: Any) -> float:
+    """How far a sum of a few numbers of this dtype may be off, relative to the largest."""
+    return 1e-5 if jnp.finfo(dtype).bits == 32 else 1e-12
+
+
+def rows(xp: Any, mels: Any) -> list[twins.Row]:
+    """The summed elements by configuration, of each sample; whatever the batch's shape."""
+    mels = np.asarray(mels)
+    *batch, n_conn = mels.shape
+    xp = np.asarray(xp).reshape(math.prod(batch), n_conn, np.shape(xp)[-1])
+    result = []
+    for configurations, elements in zip(xp.tolist(), mels.reshape(math.prod(batch), n_conn).tolist(), strict=True):
+        row: twins.Row = defaultdict(complex)
+        for configuration, mel in zip(configurations, elements, strict=True):
+            if mel:
+                row[tuple(map(_number, configuration))] += mel
+        result.append(row)
+    return result
+
+
+def _number(value: complex) -> float:
+    return float(value.real) + 0.0
+
+
+def flattened_rows(xp: Any, mels: Any, sections: Any) -> list[twins.Row]:
+    """As :func:`rows`, from elements one after another; ``sections`` are the ends of the samples."""
+    result = []
+    for first, last in zip([0, *sections[:-1]], sections, strict=True):
+        result += rows(np.asarray(xp)[None, first:last], np.asarray(mels)[None, first:last])
+    return result
+
+
+def assert_rows(found: Sequence[twins.Row], expected: Sequence[twins.Row], tol: float, what: str = "") -> None:
+    for sample, (mine, right) in enumerate(zip(found, expected, strict=True)):
+        scale = max([1.0, *map(abs, right.values())])
+        for configuration in {*mine, *right}:
+            difference = mine.get(configuration, 0) - right.get(configuration, 0)
+            assert abs(difference) <= tol * scale, (
+                f"{what}: sample {sample} to {configuration}: {mine.get(configuration, 0)}, "
+                f"but {right.get(configuration, 0)} is right"
+            )
+
+
+def on_a_gpu(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
+    """What a GPU would run for arguments like these, compiled for this CPU.
+
+    The program that is lowered for CUDA calls no library, so any platform can run it.
+    """
+    exported = export.export(
+        jax.jit(function), platforms=("cuda",), disabled_checks=[export.DisabledSafetyCheck.platform()]
+    )(*args)
+    assert "custom_call" not in exported.mlir_module()
+    return jax.jit(exported.call)

@@ -1,0 +1,201 @@
+"""Thousands of random operators: Ferroket's on CPUs and as on GPUs, NetKet's in JAX and in numba, and the twins.
+
+What is compared are sets: for each sample the configurations and their elements, whatever the order.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from comparing import assert_rows, flattened_rows, on_a_gpu, rows, tolerance
+from ferroket.operator.compiled import Tables
+from generated_operators import FAMILIES, OPERATORS_IN_A_GROUP, WITHOUT_NUMBA, Generated, groups
+
+GROUPS = 44
+assert GROUPS * OPERATORS_IN_A_GROUP * len(FAMILIES) >= 2000
+
+
+def checks(max_examples: int) -> settings:
+    # What hypothesis finds slow is XLA, compiling.
+    return settings(max_examples=max_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+families = pytest.mark.parametrize("family", FAMILIES)
+
+
+def by_twin(generated: Generated, x: np.ndarray) -> list:
+    return [generated.twin.elements(sample) for sample in x]
+
+
+def assert_padded(operator, generated: Generated, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What holds for all padded elements, beside the numbers."""
+    xp, mels = (np.asarray(array) for array in operator.get_conn_padded(x))
+    n_conn = operator.max_conn_size
+    assert xp.shape == (*x.shape[:-1], n_conn, x.shape[-1])
+    assert mels.shape == (*x.shape[:-1], n_conn)
+    assert (xp.dtype, mels.dtype) == (x.dtype, operator.dtype)
+    # Padding is a configuration of the space as well, and no element leads out of its sector.
+    assert generated.space.holds(xp.astype(float))
+    for sample, configurations, elements in zip(x, xp, mels, strict=True):
+        active = np.flatnonzero(elements)
+        different = {configuration.tobytes() for configuration in configurations[active]}
+        diagonal = (configurations[active] == sample).all(axis=-1)
+        assert diagonal.sum() <= 1
+        assert (not diagonal.any()) or diagonal[0]
+        if not isinstance(operator._form, Tables):
+            assert len(different) == active.size
+        unused = configurations[len(elements) - padding(configurations, elements, sample) :]
+        assert (unused == sample).all()
+    return xp, mels
+
+
+def padding(configurations: np.ndarray, elements: np.ndarray, sample: np.ndarray) -> int:
+    """How many of the last elements are the sample itself with the matrix element 0."""
+    empty = (elements == 0) & (configurations == sample).all(axis=-1)
+    return int(np.argmin(empty[::-1])) if not empty.all() else empty.size
+
+
+@families
+def test_on_cpus(family):
+    seen = []
+
+    @checks(GROUPS)
+    @given(data=st.data())
+    def check(data):
+        group = data.draw(groups(family))
+        x = group.x
+        for generated in group.operators:
+            operator = generated.build("ferroket")
+            expected = by_twin(generated, x)
+            xp, mels = assert_padded(operator, generated, x)
+            tol = tolerance(operator.dtype)
+            assert_rows(rows(xp, mels), expected, tol)
+            n_conn = np.asarray(operator.n_conn(x))
+            np.testing.assert_array_equal(n_conn, (mels != 0).sum(axis=-1))
+            if family not in WITHOUT_NUMBA and not (family == "Ising" and "Spin" not in repr(generated.space.hilbert)):
+                # Numba compiles for each dtype anew: samples and coefficients have one here.
+                theirs = generated.build("numba", dtype=None)
+                assert_rows(rows(*theirs.get_conn_padded(x.astype(np.int8))), expected, tol, "NetKet's numba operator")
+            seen.append(generated)
+        # Compiled once for the group.
+        sections = np.empty(len(x), int)
+        flat = operator.get_conn_flattened(x, sections)
+        np.testing.assert_array_equal(sections, np.cumsum(n_conn))
+        for mine, padded in zip(flat, (xp, mels), strict=True):
+            np.testing.assert_array_equal(mine, padded[mels != 0])
+        assert_rows(flattened_rows(*flat, sections), expected, tol)
+
+    check()
+    assert len(seen) >= 0.9 * GROUPS * OPERATORS_IN_A_GROUP
+
+
+@families
+def test_compact(family):
+    """Piece by piece, with a capacity that no sample's elements fit in, or all at once."""
+
+    @checks(10)
+    @given(data=st.data(), capacity=st.sampled_from([1, 7, 64]), off_diagonal_only=st.booleans())
+    def check(data, capacity, off_diagonal_only):
+        group = data.draw(groups(family))
+        x = group.x
+        for generated in group.operators[:2]:
+            operator = generated.build("ferroket")
+            pieces, cursor = [], jnp.zeros(2, jnp.int32)
+            for _ in range(x.shape[0] * max(operator.max_conn_size, 1) + 1):
+                *piece, cursor = operator._form.compact(x, cursor, capacity, off_diagonal_only)
+                xp, mels, sample = (np.asarray(array) for array in piece)
+                used = sample < len(x)
+                assert (xp.shape, mels.shape, sample.shape) == ((capacity, x.shape[-1]), (capacity,), (capacity,))
+                assert (mels[used] != 0).all()
+                assert (mels[~used] == 0).all()
+                assert (sample[~used] == len(x)).all()
+                local = [np.isin(xp[:, site], states) for site, states in enumerate(generated.space.sites)]
+                assert np.all(local)
+                pieces.append((xp[used], mels[used], sample[used]))
+                if cursor[0] == len(x):
+                    break
+                assert used.all()
+            assert cursor[0] == len(x)
+            xp, mels, sample = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
+            padded_xp, padded_mels = (np.asarray(array) for array in operator.get_conn_padded(x))
+            wanted = padded_mels != 0
+            if off_diagonal_only:
+                wanted &= (padded_xp != x[:, None]).any(axis=-1)
+            np.testing.assert_array_equal(xp, padded_xp[wanted])
+            np.testing.assert_array_equal(mels, padded_mels[wanted])
+            np.testing.assert_array_equal(sample, np.nonzero(wanted)[0])
+            counts = operator._form.count(x, off_diagonal_only)
+            np.testing.assert_array_equal(counts, wanted.sum(axis=-1))
+
+    check()
+
+
+@families
+def test_as_on_gpus(family):
+    """Order and padding included: the same arrays as on CPUs."""
+
+    @checks(6)
+    @given(data=st.data())
+    def check(data):
+        group = data.draw(groups(family))
+        x = group.x
+        compiled = None
+        for generated in group.operators:
+            operator = generated.build("ferroket")
+            shapes = jax.tree.map(lambda leaf: (jnp.shape(leaf), jnp.result_type(leaf)), operator)
+            if compiled is None or compiled[0] != shapes:
+                compiled = shapes, on_a_gpu(lambda op, x: (op.get_conn_padded(x), op.n_conn(x)), operator, x)
+            (xp, mels), n_conn = compiled[1](operator, x)
+            expected_xp, expected_mels = operator.get_conn_padded(x)
+            assert (xp.dtype, mels.dtype, n_conn.dtype) == (expected_xp.dtype, expected_mels.dtype, jnp.int32)
+            np.testing.assert_array_equal(xp, expected_xp)
+            np.testing.assert_allclose(mels, expected_mels, rtol=0, atol=tolerance(operator.dtype))
+            np.testing.assert_array_equal(n_conn, operator.n_conn(x))
+
+    check()
+
+
+@families
+def test_netkets_in_jax(family):
+    @checks(3)
+    @given(data=st.data())
+    def check(data):
+        group = data.draw(groups(family))
+        generated, x = group.operators[0], group.x
+        operator = generated.build("ferroket")
+        assert_rows(rows(*operator.get_conn_padded(x)), by_twin(generated, x), tolerance(operator.dtype))
+        if family.startswith(("Particle", "FermiHubbard")) and not has_elements(generated):
+            return  # NetKet has no way to write such an operator
+        theirs = generated.build("jax")
+        assert operator.dtype == theirs.dtype
+        assert operator.max_conn_size <= max(theirs.max_conn_size, 1)
+        found = rows(*theirs.get_conn_padded(x.astype(np.int8)))
+        assert_rows(found, by_twin(generated, x), tolerance(operator.dtype), "NetKet's JAX operator")
+
+    check()
+
+
+def has_elements(generated: Generated) -> bool:
+    return any(len(term) for term in generated.twin.terms)
+
+
+@families
+def test_shapes_of_batches(family):
+    @checks(2)
+    @given(data=st.data(), batch=st.lists(st.integers(0, 3), max_size=3))
+    def check(data, batch):
+        group = data.draw(groups(family))
+        generated = group.operators[0]
+        operator = generated.build("ferroket")
+        x = generated.space.samples(np.random.default_rng(0), tuple(batch)).astype(group.x.dtype)
+        xp, mels = operator.get_conn_padded(x)
+        assert xp.shape == (*batch, operator.max_conn_size, x.shape[-1])
+        assert mels.shape == (*batch, operator.max_conn_size)
+        assert operator.n_conn(x).shape == tuple(batch)
+        flat = x.reshape(-1, x.shape[-1]) if x.size else np.empty((int(np.prod(batch)), x.shape[-1]), x.dtype)
+        assert_rows(rows(xp, mels), by_twin(generated, flat), tolerance(operator.dtype))
+
+    check()
