@@ -132,6 +132,10 @@ def fermion_spaces(draw: Any, *, conserving: bool = False, per_spin: bool = Fals
     return draw(st.sampled_from([sectors, whole] if conserving else [sectors, whole, free]))
 
 
+def _qubits() -> st.SearchStrategy[Space]:
+    return st.builds(lambda n: Space(nk.hilbert.Qubit(n)), st.sampled_from([1, 4, *WIDE]))
+
+
 WIDE = [33, 64, 65]
 """Sizes beyond one word of 32 bits, and of 64."""
 
@@ -141,7 +145,7 @@ def two_level_spaces() -> st.SearchStrategy[Space]:
         _spins(0.5, [1, 4, 6]),
         _spins(0.5, WIDE),
         _magnetised(0.5, 5),
-        st.builds(lambda n: Space(nk.hilbert.Qubit(n)), st.sampled_from([1, 4, *WIDE])),
+        _qubits(),
         _bosons(1, [4]),
         fermion_spaces(),
     )
@@ -200,9 +204,10 @@ class Group:
     operators: list[Generated]
     x: np.ndarray
 
-    def __repr__(self) -> str:
-        first = self.operators[0]
-        return f"Group({first.family} on {first.space.hilbert!r}, {first.arguments}, {first.options}, x={self.x!r})"
+    def _repr_pretty_(self, printer: Any, _: bool) -> None:
+        """What hypothesis prints: the first operator is as good as all."""
+        one = self.operators[0]
+        printer.text(f"{one.family} on {one.space.hilbert!r}, {one.arguments}, {one.options}, x={self.x!r}")
 
 
 IMPLEMENTATIONS = {"ferroket": "", "jax": "Jax", "numba": "Numba"}
@@ -509,7 +514,7 @@ def _boson_spaces() -> st.SearchStrategy[Space]:
 
 
 FAMILIES: dict[str, tuple[Callable[..., list[Generated]], Callable[[], st.SearchStrategy[Space]]]] = {
-    "Ising": (_ising, lambda: st.one_of(_spins(0.5, [1, 4, 6]), _spins(0.5, WIDE), _bosons(1, [4]))),
+    "Ising": (_ising, lambda: st.one_of(_spins(0.5, [1, 4, 6]), _spins(0.5, WIDE), _qubits())),
     "Heisenberg": (_heisenberg, _pairs_of_spins),
     "GraphOperator": (_graph_operators, _alike),
     "LocalOperator": (_local_operators, lambda: st.one_of(two_level_spaces(), many_level_spaces())),

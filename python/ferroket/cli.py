@@ -106,14 +106,14 @@ def launch(
 def operators(
     json: Json = None,
     plot: Plot = None,
-    sites: Annotated[int, typer.Option(min=2, help="Length of the chain.")] = 128,
+    cases: Annotated[str, typer.Option(help="Part of the name of the cases to run; all by default.")] = "",
     batch: Annotated[int, typer.Option(min=1, help="Number of samples.")] = 1024,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each contender is measured.")] = 9,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each contender is measured.")] = 5,
 ) -> None:
     """Connected elements, beside those of NetKet's JAX and numba operators."""
     from ferroket.bench import operators
 
-    _show(operators.run(sites=sites, batch=batch, rounds=rounds), json, plot)
+    _show(operators.run(cases=cases, batch=batch, rounds=rounds), json, plot)
 
 
 @bench.command()

@@ -1,6 +1,7 @@
 """The compiled forms in Rust and in pure JAX, against their definition: padded, counted, compact, transformed."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +37,13 @@ TABLES = [
 ]
 
 
+@functools.partial(jax.jit, static_argnames=("function", "capacity", "off_diagonal_only"))
+def in_jax(function, form, x, *more, **options):
+    """A reference of a primitive, as its lowering calls it."""
+    params = {"family": form.family, "n_conn": form.max_conn_size, "attributes": tuple(form.attributes.items())}
+    return function(x, *form.tables, *more, **params, **options)
+
+
 def assert_elements(found, expected, rtol=1e-5):
     (xp, mels), (expected_xp, expected_mels) = found, expected
     assert xp.dtype == expected_xp.dtype
@@ -47,46 +55,60 @@ def assert_elements(found, expected, rtol=1e-5):
 
 def assert_by_definition(form, x):
     expected = forms.by_definition(form, x)
-    # XLA's handlers take a bool as a number, and so do the references.
-    numbers = x.astype(np.uint8) if x.dtype == bool else x
     rtol = 0.02 if form.dtype == jnp.bfloat16 else 0
-    rust, (in_jax, in_jax_mels) = form.padded(x), forms.reference(form, numbers)
-    assert_elements(rust, expected, rtol)
-    assert_elements((in_jax.astype(x.dtype), in_jax_mels), expected, rtol)
-    np.testing.assert_array_equal(form.mels(x), rust[1])
-    np.testing.assert_array_equal(forms.reference(form, numbers, states=False)[0], in_jax_mels)
-    for off_diagonal_only in (False, True):
-        wanted = np.asarray(rust[1]) != 0
-        wanted[:, : int(off_diagonal_only and form.diagonal)] = False
-        counts = form.count(x, off_diagonal_only)
-        assert counts.dtype == np.int32
-        np.testing.assert_array_equal(counts, wanted.sum(axis=1))
+    assert_elements(form.padded(x), expected, rtol)
+    # The primitives take a bool as a number, and so do the references.
+    in_jax, mels = forms.reference(form, x.astype(np.uint8) if x.dtype == bool else x)
+    assert_elements((in_jax.astype(x.dtype), mels), expected, rtol)
 
 
 @pytest.mark.parametrize(("hilbert", "n_terms", "n_groups", "dtype", "x_dtype"), TERMS)
 def test_terms(hilbert, n_terms, n_groups, dtype, x_dtype):
     rng = np.random.default_rng(0)
-    for diagonal, unconditional in [(True, False), (False, False), (True, True)] + 5 * [(True, False)]:
-        options = {"diagonal": diagonal, "unconditional": unconditional}
-        form = forms.random_terms(rng, hilbert, n_terms, n_groups, jnp.dtype(dtype), **options)
-        x = forms.random_samples(rng, form.sites, 8, jnp.dtype(x_dtype))
-        assert form.unconditional in (unconditional, True)
-        assert_by_definition(form, x)
+    for _ in range(6):
+        form = forms.random_terms(rng, hilbert, n_terms, n_groups, jnp.dtype(dtype))
+        assert_by_definition(form, forms.random_samples(rng, form.sites, 8, jnp.dtype(x_dtype)))
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+@pytest.mark.parametrize("unconditional", [False, True])
+def test_terms_with_and_without_conditions(diagonal, unconditional):
+    rng = np.random.default_rng(0)
+    options = {"diagonal": diagonal, "unconditional": unconditional}
+    form = forms.random_terms(rng, nk.hilbert.Qubit(6), 30, 12, **options)
+    assert (form.unconditional, form.diagonal) == (unconditional, diagonal)
+    assert_by_definition(form, forms.states_of(form, 8))
 
 
 @pytest.mark.parametrize(("hilbert", "acting_on", "dtype", "x_dtype"), TABLES)
 def test_tables(hilbert, acting_on, dtype, x_dtype):
     rng = np.random.default_rng(0)
-    for diagonal in (True, False, True):
-        form = forms.random_tables(rng, hilbert, acting_on, jnp.dtype(dtype), diagonal=diagonal)
-        x = forms.random_samples(rng, form.sites, 12, jnp.dtype(x_dtype))
-        assert form.diagonal is (diagonal or [] in acting_on)
-        assert_by_definition(form, x)
+    diagonal = dtype != "float32"
+    form = forms.random_tables(rng, hilbert, acting_on, jnp.dtype(dtype), diagonal=diagonal)
+    assert form.diagonal is diagonal
+    assert_by_definition(form, forms.random_samples(rng, form.sites, 30, jnp.dtype(x_dtype)))
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_matrix_elements_alone_and_counts(name):
+    form = forms.some_forms()[name]
+    x = forms.states_of(form, 9).reshape(3, 3, -1)
+    _, mels = form.padded(x)
+    np.testing.assert_array_equal(form.mels(x), mels)
+    np.testing.assert_allclose(forms.reference(form, x, states=False)[0], mels, rtol=1e-14)
+    for off_diagonal_only in (False, True):
+        nonzero = np.asarray(mels) != 0
+        nonzero[..., : int(off_diagonal_only and form.diagonal)] = False
+        assert form.count(x, off_diagonal_only).dtype == np.int32
+        np.testing.assert_array_equal(form.count(x, off_diagonal_only), nonzero.sum(axis=-1))
+        (counts,) = in_jax(_count_reference, form, x, off_diagonal_only=off_diagonal_only)
+        assert counts.dtype == np.int32
+        np.testing.assert_array_equal(counts, nonzero.sum(axis=-1))
 
 
 def test_shapes_of_batches():
-    for form in forms.some_forms().values():
-        for batch in [(), (1,), (0,), (2, 3), (3, 0, 2)]:
+    for form in (forms.some_forms()["terms"], forms.some_forms()["tables"]):
+        for batch in [(), (0,), (3, 1, 2)]:
             x = forms.states_of(form, int(np.prod(batch))).reshape(*batch, form.n_sites)
             for xp, mels in (form.padded(x), forms.reference(form, x)):
                 assert xp.shape == (*batch, form.max_conn_size, form.n_sites)
@@ -168,15 +190,17 @@ def test_long_sums_are_made_in_parts(monkeypatch):
     rng = np.random.default_rng(3)
     form = forms.random_terms(rng, nk.hilbert.Qubit(6), 50, 7)
     x = forms.states_of(form, 4)
-
-    def loss(values):
-        return (forms.reference.__wrapped__(form.replace_values(values), x)[1] ** 3).sum()
-
-    expected = [forms.by_definition(form, x)[1], jax.grad(loss)(form.values)]
-    for terms_at_once in (1, 4, 16, 49):
+    mels = forms.by_definition(form, x)[1]
+    gradient = np.einsum("sk,ska->a", 3 * mels**2, matrix(form, x))
+    for terms_at_once in (1, 16, 49):
         monkeypatch.setattr(term_references, "_SCRATCH", 4 * terms_at_once)
-        found = [forms.reference.__wrapped__(form, x)[1], jax.grad(loss)(form.values)]
-        for mine, other in zip(found, expected, strict=True):
+
+        def loss(values, form):
+            (mels,) = forms.reference.__wrapped__(form.replace_values(values), x, False)
+            return (mels**3).sum(), mels
+
+        found = jax.jit(jax.grad(loss, has_aux=True))(form.values, jax.tree.map(jnp.asarray, form))
+        for mine, other in zip(found, (gradient, mels), strict=True):
             np.testing.assert_allclose(mine, other, rtol=1e-12)
 
 
@@ -205,31 +229,20 @@ def test_pure_jax_takes_little_memory():
 # The compact form
 
 
-def in_jax(form, x, cursor, capacity, off_diagonal_only=False):
-    return jax.jit(
-        lambda form, x, cursor: _compact_reference(
-            x,
-            *form.tables,
-            cursor,
-            family=form.family,
-            n_conn=form.max_conn_size,
-            capacity=capacity,
-            off_diagonal_only=off_diagonal_only,
-            attributes=tuple(form.attributes.items()),
-        )
-    )(form, x, jnp.asarray(cursor))
+def compact_in_jax(form, x, cursor, capacity, off_diagonal_only=False):
+    options = {"capacity": capacity, "off_diagonal_only": off_diagonal_only}
+    return in_jax(_compact_reference, form, x, jnp.asarray(cursor), **options)
 
 
-@pytest.mark.parametrize("name", FORMS)
-@pytest.mark.parametrize("off_diagonal_only", [False, True])
+@pytest.mark.parametrize(("name", "off_diagonal_only"), [("terms", True), ("kinds", False), ("tables", True)])
 def test_compact_elements_in_steps(name, off_diagonal_only):
     form = forms.some_forms()[name]
     x = forms.states_of(form, 6)
     expected = forms.nonzero(form, x, off_diagonal_only)
     total = len(expected[1])
     first_states = [states[0] for states in forms.values_of_sites(form.sites)]
-    for compact in (form.compact, lambda *args: in_jax(form, *args)):
-        for capacity in (1, 7, total, total + 9):
+    for compact in (form.compact, lambda *args: compact_in_jax(form, *args)):
+        for capacity in (total // 3, total + 9):
             cursor, found = (0, 0), []
             while int(cursor[0]) < len(x):
                 xp, mels, sample, cursor = compact(x, cursor, capacity, off_diagonal_only)
@@ -253,7 +266,7 @@ def test_compact_elements_from_a_cursor():
     xp, mels, sample = forms.nonzero(form, x)
     for place in (0, 3, len(mels) - 1):
         start = int(sample[place]), int((sample[:place] == sample[place]).sum())
-        for compact in (form.compact, lambda *args: in_jax(form, *args)):
+        for compact in (form.compact, lambda *args: compact_in_jax(form, *args)):
             found = compact(x, start, 2)
             n = min(len(mels) - place, 2)
             for mine, other in zip(found[:3], (xp, mels, sample), strict=True):
@@ -263,25 +276,9 @@ def test_compact_elements_from_a_cursor():
 def test_compact_elements_of_no_samples():
     for form in forms.some_forms().values():
         x = forms.states_of(form, 0)
-        for compact in (form.compact, lambda *args, form=form: in_jax(form, *args)):
+        for compact in (form.compact, lambda *args, form=form: compact_in_jax(form, *args)):
             _, mels, sample, cursor = compact(x, (0, 0), 3)
             assert [mels.tolist(), sample.tolist(), cursor.tolist()] == [[0, 0, 0], [0, 0, 0], [0, 0]]
-
-
-def test_counts_in_pure_jax():
-    for form in forms.some_forms().values():
-        x = forms.states_of(form, 9).reshape(3, 3, -1)
-        for off_diagonal_only in (False, True):
-            (counts,) = _count_reference(
-                x,
-                *form.tables,
-                family=form.family,
-                n_conn=form.max_conn_size,
-                off_diagonal_only=off_diagonal_only,
-                attributes=tuple(form.attributes.items()),
-            )
-            assert counts.dtype == np.int32
-            np.testing.assert_array_equal(counts, form.count(x, off_diagonal_only))
 
 
 def test_cursors_that_point_nowhere():
@@ -309,18 +306,18 @@ def matrix(form, x):
     return np.stack([forms.by_definition(form.replace_values(row), x)[1] for row in unit], axis=-1)
 
 
-@pytest.mark.parametrize("name", FORMS)
-@pytest.mark.parametrize("derivative", [jax.jacfwd, jax.jacrev])
-@pytest.mark.parametrize("dtype", ["float64", "complex128"])
-def test_derivative_by_the_coefficients(name, derivative, dtype):
+@pytest.mark.parametrize(("name", "dtype"), [*((name, "float64") for name in FORMS), ("terms", "complex128")])
+def test_derivative_by_the_coefficients(name, dtype):
     form = forms.some_forms(dtype=dtype)[name]
     x = forms.states_of(form, 4)
     options = {"holomorphic": True} if dtype == "complex128" else {}
-    jacobian = derivative(lambda values: form.replace_values(values).mels(x), **options)(form.values)
-    np.testing.assert_allclose(jacobian, matrix(form, x), rtol=1e-14)
-    hessian = jax.hessian(lambda values: (form.replace_values(values).mels(x) ** 3).sum(), **options)
-    expected = np.einsum("sk,ska,skb->ab", 6 * forms.by_definition(form, x)[1], matrix(form, x), matrix(form, x))
-    np.testing.assert_allclose(hessian(form.values), expected, rtol=1e-12, atol=1e-12)
+    expected = matrix(form, x)
+    for derivative in (jax.jacfwd, jax.jacrev):
+        jacobian = jax.jit(derivative(lambda values: form.replace_values(values).mels(x), **options))(form.values)
+        np.testing.assert_allclose(jacobian, expected, rtol=1e-14)
+    hessian = jax.jit(jax.hessian(lambda values: (form.replace_values(values).mels(x) ** 3).sum(), **options))
+    product = np.einsum("sk,ska,skb->ab", 6 * forms.by_definition(form, x)[1], expected, expected)
+    np.testing.assert_allclose(hessian(form.values), product, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -332,20 +329,19 @@ def test_derivative_of_compact_elements(name):
     expected = np.einsum("s,sk,ska->a", weights, 3 * padded_mels**2, matrix(form, x))
 
     def loss(values):
-        xp, mels, sample, _ = form.replace_values(values).compact(x, (0, 0), 5 * form.max_conn_size)
+        _, mels, sample, _ = form.replace_values(values).compact(x, (0, 0), 5 * form.max_conn_size)
         return (jnp.append(weights, 0)[sample] * mels**3).sum()
 
-    for derivative in (jax.grad, jax.jacfwd, lambda f: jax.jit(jax.grad(f))):
-        np.testing.assert_allclose(derivative(loss)(form.values), expected, rtol=1e-12, atol=1e-12)
+    for derivative in (jax.grad, jax.jacfwd):
+        np.testing.assert_allclose(jax.jit(derivative(loss))(form.values), expected, rtol=1e-12, atol=1e-12)
 
     # From a cursor on, and without the diagonal.
     start = (1, 1)
-    _, mels, sample, _ = form.compact(x, start, 5, True)
-    tangents = jax.jacfwd(lambda values: form.replace_values(values).compact(x, start, 5, True)[1])(form.values)
+    jacobian = jax.jit(jax.jacfwd(lambda values: form.replace_values(values).compact(x, start, 5, True)[1]))
     of_elements = matrix(form, x)[:, int(form.diagonal) :][padded_mels[:, int(form.diagonal) :] != 0]
     before = forms.nonzero(form, x, True)[2]
     first = int((before < 1).sum()) + 1
-    np.testing.assert_allclose(tangents, of_elements[first : first + 5], rtol=1e-14)
+    np.testing.assert_allclose(jacobian(form.values), of_elements[first : first + 5], rtol=1e-14)
 
 
 def test_counts_and_configurations_have_no_derivative():
@@ -382,13 +378,13 @@ def test_batches(name):
 
     of_samples = jax.jit(jax.vmap(results, (None, 0)))(form.values, x)
     assert_same(of_samples, [results(form.values, samples) for samples in x])
-    assert_same(jax.vmap(results, (None, 1))(form.values, np.moveaxis(x, 0, 1)), [results(form.values, s) for s in x])
-    assert_same(jax.vmap(results, (0, None))(values, x[0]), [results(v, x[0]) for v in values])
-    assert_same(jax.vmap(results)(values, x), [results(*both) for both in zip(values, x, strict=True)])
-    one_by_one = jax.vmap(jax.vmap(form.padded))(x)
-    for mine, other in zip(one_by_one, form.padded(x), strict=True):
+    of_values = jax.jit(jax.vmap(results, (0, None)))(values, x[0])
+    assert_same(of_values, [results(v, x[0]) for v in values])
+    of_both = jax.jit(jax.vmap(results, (0, 1)))(values, np.moveaxis(x, 0, 1))
+    assert_same(of_both, [results(*both) for both in zip(values, x, strict=True)])
+    one_by_one = jax.jit(jax.vmap(jax.vmap(lambda x: (form.padded(x), form.count(x)))))(x)
+    for mine, other in zip(jax.tree.leaves(one_by_one), [*form.padded(x), form.count(x)], strict=True):
         np.testing.assert_array_equal(mine, other)
-    np.testing.assert_array_equal(jax.vmap(jax.vmap(form.count))(x), form.count(x))
 
 
 def test_derivatives_of_batches():
@@ -399,9 +395,10 @@ def test_derivatives_of_batches():
         def loss(values, form=form, x=x):
             return (form.replace_values(values).mels(x) ** 3).sum()
 
-        each = [jax.grad(loss)(v) for v in values]
-        np.testing.assert_allclose(jax.vmap(jax.grad(loss))(values), each, rtol=1e-12)
-        np.testing.assert_allclose(jax.grad(lambda v: jax.vmap(loss)(v).sum())(values), each, rtol=1e-12)
+        gradient = jax.jit(jax.grad(loss))
+        each = [gradient(v) for v in values]
+        np.testing.assert_allclose(jax.jit(jax.vmap(jax.grad(loss)))(values), each, rtol=1e-12)
+        np.testing.assert_allclose(jax.jit(jax.grad(lambda v: jax.vmap(loss)(v).sum()))(values), each, rtol=1e-12)
 
 
 def test_new_coefficients_compile_nothing():

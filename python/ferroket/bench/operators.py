@@ -1,12 +1,13 @@
 """``ferroket bench operators``: connected elements, beside those of NetKet's JAX and numba operators."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import netket as nk
 import numpy as np
 
+from ferroket.bench.hamiltonians import CASES, heisenberg
 from ferroket.bench.report import Report, Row
 from ferroket.bench.timing import paired
 from ferroket.operator import accelerate
@@ -15,60 +16,101 @@ OURS, JAX, NUMBA = "Ferroket", "NetKet JAX", "NetKet numba"
 
 # What NetKet's samplers give, and the widest, where it all is a matter of memory.
 SAMPLE_DTYPES = ("int8", "float64")
-_BARS = {JAX: 3.0, NUMBA: 1.0}
+_SPARSE_BAR = 3.0
 
 
-def run(*, sites: int = 128, batch: int = 1024, rounds: int = 9) -> Report:
-    """Padded connected elements of the transverse-field Ising chain.
+def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
+    """Connected elements in both forms, padded and compact (``get_conn_flattened``).
 
     JAX sizes its pool of threads by the cores that the process may use when it starts. NetKet's numba operators
     use one thread, and so does memset, which fills as many new bytes as the results have.
 
     Args:
-        sites: the length of the chain.
+        cases: a part of the name of those to run; all by default.
         batch: the number of samples.
         rounds: how many times each contender is measured.
 
     Raises:
-        ValueError: the chain has less than two sites, or the batch no sample.
+        ValueError: no case has such a name; the batch has no sample.
     """
-    if sites < 2 or batch < 1:  # noqa: PLR2004
-        raise ValueError(f"sites is {sites} and batch is {batch}: a chain has at least 2 sites, a batch 1 sample")
-    graph = nk.graph.Chain(sites)
-    hilbert = nk.hilbert.Spin(0.5, sites)
-    reference = nk.operator.IsingJax(hilbert, graph, h=1.0, J=0.5)
-    rows = []
-    for dtype in SAMPLE_DTYPES:
-        x = hilbert.random_state(jax.random.key(0), batch).astype(dtype)
-        rows.append(_row(f"Ising chain {sites}, {dtype} samples", reference, x, rounds))
+    if batch < 1:
+        raise ValueError(f"batch is {batch}: a batch has at least 1 sample")
+    names = [name for name in [*CASES, _SPARSE] if cases.lower() in name.lower()]
+    if not names:
+        raise ValueError(f"no case has {cases!r} in its name: there are {', '.join([*CASES, _SPARSE])}")
+    rows = [row for name in names for row in (_sparse(rounds) if name == _SPARSE else _rows(name, batch, rounds))]
     return Report(
         f"connected elements of {batch} samples",
         OURS,
         rows,
-        {"sites": sites, "batch": batch, "rounds": rounds},
+        {"cases": cases, "batch": batch, "rounds": rounds},
     )
 
 
-def _row(case: str, reference: Any, x: jax.Array, rounds: int) -> Row:
+def _rows(name: str, batch: int, rounds: int) -> Iterator[Row]:
     """Times one operator of NetKet and what replaces it, after a look whether they agree."""
+    build, padded_bar, compact_bar = CASES[name]
+    reference = build()
     ours = accelerate(reference)
-    expected, found = _padded(reference, x)(), _padded(ours, x)()
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
-    n_bytes = sum(array.nbytes for array in found)
-    del expected, found
-
-    contenders = {OURS: _padded(ours, x), JAX: _padded(reference, x)}
+    peers = {JAX: reference}
     if jax.device_count() == 1:  # NetKet's numba operators refuse to run on more
-        numba_operator, numba_x = reference.to_numba_operator(), np.asarray(x)
-        contenders[NUMBA] = lambda: numba_operator.get_conn_padded(numba_x)
-    times = paired({**contenders, "memset": lambda: np.full(n_bytes, 1, np.int8)}, rounds=rounds)
-    return Row(
-        case,
-        {name: times[name] for name in contenders},
-        limits={"memset": times["memset"]},
-        bars={name: bar for name, bar in _BARS.items() if name in contenders},
-    )
+        peers[NUMBA] = _numba(reference)
+    for dtype in SAMPLE_DTYPES:
+        x = reference.hilbert.random_state(jax.random.key(0), batch).astype(dtype)
+        _compare(ours, reference, x[:32])
+        for form, function, bar in (("padded", _padded, padded_bar), ("compact", _compact, compact_bar)):
+            call = function(ours, x)
+            n_bytes = sum(np.asarray(array).nbytes for array in call())
+            contenders = {OURS: call, **{peer: function(operator, x) for peer, operator in peers.items()}}
+            times = paired({**contenders, "memset": lambda n=n_bytes: np.full(n, 1, np.int8)}, rounds=rounds)  # type: ignore[misc]
+            yield Row(
+                f"{name}, {dtype}, {form}",
+                {contender: times[contender] for contender in contenders},
+                limits={"memset": times["memset"]},
+                bars=dict.fromkeys(peers, bar),
+            )
+
+
+def _numba(operator: Any) -> Any:
+    """NetKet's numba operator that equals one of its JAX operators."""
+    # NetKet has no way to convert those that conserve particles; ours has.
+    return (operator if hasattr(operator, "to_numba_operator") else accelerate(operator)).to_numba_operator()
+
+
+_SPARSE = "to_sparse of Heisenberg 4×5, total_sz = 0"
+
+
+def _sparse(rounds: int) -> Iterator[Row]:
+    """The sparse matrix in a sector."""
+    reference = heisenberg((4, 5), total_sz=0)
+    ours = accelerate(reference)
+    contenders = {OURS: ours.to_sparse, JAX: reference.to_sparse, NUMBA: reference.to_numba_operator().to_sparse}
+    assert abs(ours.to_sparse() - reference.to_sparse()).max() == 0
+    yield Row(_SPARSE, paired(contenders, rounds=rounds, warmup=1), bars=dict.fromkeys((JAX, NUMBA), _SPARSE_BAR))
+
+
+def _compare(ours: Any, reference: Any, x: jax.Array) -> None:
+    """Whether two operators have the same matrix elements between the samples and all that is connected to them.
+
+    They may order, and split, them as they like: so the sums of the elements over a random function of the connected
+    configurations are compared.
+    """
+    weights = np.random.default_rng(1).normal(size=(2, x.shape[-1]))
+
+    def sums(operator: Any) -> Any:
+        xp, mels = (np.asarray(array) for array in operator.get_conn_padded(x))
+        return (mels[..., None] * np.cos(xp @ weights.T)).sum(axis=-2)
+
+    np.testing.assert_allclose(sums(ours), sums(reference), rtol=1e-9, atol=1e-9)
 
 
 def _padded(operator: Any, x: jax.Array) -> Callable[[], Any]:
+    if not isinstance(operator, nk.operator.DiscreteJaxOperator):
+        x = np.asarray(x)
     return lambda: jax.block_until_ready(operator.get_conn_padded(x))
+
+
+def _compact(operator: Any, x: jax.Array) -> Callable[[], Any]:
+    on_host = np.asarray(x)
+    samples, sections = x if isinstance(operator, nk.operator.DiscreteJaxOperator) else on_host, np.empty(len(x), int)
+    return lambda: jax.block_until_ready(operator.get_conn_flattened(samples, sections))

@@ -136,7 +136,7 @@ def _places(
     ahead = wanted & ((sample > cursor[0]) | ((sample == cursor[0]) & (before >= cursor[1])))
     (places,) = jnp.nonzero(ahead.ravel(), size=capacity + 1, fill_value=mels.size)
     following = places[-1]
-    element = jnp.where(following < mels.size, before.at[following // n_conn, following % n_conn].get(mode="clip"), 0)
+    element = before.ravel().at[following].get(mode="fill", fill_value=0)
     return places[:-1], jnp.stack([following // n_conn, element]).astype(jnp.int32)
 
 
@@ -146,6 +146,10 @@ def _compact_reference(
     x, *tables, cursor = args
     static = dict(attributes)
     n_samples, n_sites = x.shape
+    unused = jnp.broadcast_to(jnp.asarray(family.filler(*tables, **static)), (capacity, n_sites)).astype(x.dtype)
+    if not n_samples:
+        mels = jnp.zeros_like(tables[family.coefficients[0]], shape=(capacity,))
+        return [unused, mels, jnp.zeros((capacity,), jnp.int32), jnp.zeros((2,), jnp.int32)]
     mels, moves = family.elements(x, *tables, n_conn=n_conn, **static)
     places, cursor = _places(
         mels, cursor, capacity=capacity, off_diagonal_only=off_diagonal_only, diagonal=bool(static["diagonal"])
@@ -157,7 +161,6 @@ def _compact_reference(
         return padded.ravel().at[places].get(mode="clip")
 
     xp = family.configurations(x.at[sample].get(mode="clip"), jax.tree.map(at_places, moves), *tables, **static)
-    unused = jnp.broadcast_to(jnp.asarray(family.filler(*tables, **static)), n_sites).astype(x.dtype)
     return [jnp.where(used[:, None], xp, unused), jnp.where(used, at_places(mels), 0), sample, cursor]
 
 
@@ -178,7 +181,7 @@ def _compact_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any)
     x, *tables, cursor = primals
     padded = {name: params[name] for name in ("family", "n_conn", "attributes")}
     mels_dot = matrix_element_tangents(x, tables, tangents[1:-1], **padded)
-    if mels_dot is not None:
+    if mels_dot is not None and x.shape[0]:
         (mels,) = connected_elements_p.bind(x, *tables, states=False, **padded)
         diagonal = bool(dict(params["attributes"])["diagonal"])
         places, _ = _places(

@@ -179,10 +179,11 @@ class Accelerated(DiscreteJaxOperator):
             return super().to_sparse(jax_=True)
         x = self.hilbert.all_states()
         xp, mels, ends = self._form.flattened(x)
-        columns = np.asarray(self.hilbert.states_to_numbers(xp))
+        columns = self.hilbert.states_to_numbers(xp)
         n_states = self.hilbert.n_states
+        # Copies, since what JAX gives can't be written to.
         matrix = scipy.sparse.csr_matrix(
-            (np.asarray(mels), columns, np.concatenate([[0], ends])), shape=(n_states, n_states)
+            (np.array(mels), np.array(columns), np.concatenate([[0], ends])), shape=(n_states, n_states)
         )
         if not isinstance(self._form, Terms):
             matrix.sum_duplicates()  # several matrices may connect the same configurations

@@ -9,7 +9,7 @@ import numpy as np
 from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.compiled import site_bits
 from ferroket.operator.ising import Ising
-from ferroket.operator.term_list import TermList, as_dtype, popcount, runs, sites_of
+from ferroket.operator.term_list import TermList, as_dtype, equal_rows, popcount, sites_of
 from ferroket.operator.term_sum import TermSum
 
 _LARGEST_MATRIX = 10
@@ -112,11 +112,10 @@ def to_local_operator(operator: Any) -> Any:
         )
     matrices: dict[tuple[int, ...], np.ndarray] = {}
     constant: Any = 0
-    order, starts = runs(support)
     bits = site_bits(terms.n_sites)
-    for begin, end in zip(starts, [*starts[1:], len(order)], strict=True):
-        of_support = terms[order[begin:end]]
-        sites = np.flatnonzero(sites_of(support[order[begin]], terms.n_sites))
+    for same in equal_rows(support):
+        of_support = terms[same]
+        sites = np.flatnonzero(sites_of(support[same[0]], terms.n_sites))
         if not sites.size:
             constant = of_support.values.sum()
             continue

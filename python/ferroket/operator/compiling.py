@@ -6,7 +6,7 @@ import numpy as np
 
 from ferroket.operator.compiled import Terms, local_states
 from ferroket.operator.sectors import confined, most_elements
-from ferroket.operator.term_list import TermList, as_dtype, popcount, runs
+from ferroket.operator.term_list import TermList, as_dtype, group_of_rows, popcount
 
 _MOST_FLIPS = 8
 """Terms that flip more sites aren't tried as terms that look at them."""
@@ -54,26 +54,19 @@ def in_fewer_terms(terms: TermList) -> TermList:
     terms = terms.merged()
     if not len(terms):
         return terms
-    order, starts = runs(terms.flip)
-    group = np.empty(len(terms), np.int64)
-    group[order] = np.repeat(np.arange(starts.size), np.diff([*starts, len(order)]))
-    signed = np.zeros(starts.size, bool)
+    group, n_groups = group_of_rows(terms.flip)
+    signed = np.zeros(n_groups, bool)
     np.logical_or.at(signed, group, (terms.flip & terms.sign).any(axis=1))
-    counts = np.bincount(group, minlength=starts.size)
-    flips = popcount(terms.flip[order[starts]])
-    tried = (signed & (counts > 1) & (flips <= _MOST_FLIPS))[group]
+    counts = np.bincount(group, minlength=n_groups)
+    tried = (signed & (counts > 1))[group] & (popcount(terms.flip) <= _MOST_FLIPS)
     if not tried.any():
         return terms
     # In a group, only the terms that have signs at flipped sites and those that they may cancel with are split.
     split = terms[tried].looking_at(lambda terms: terms.flip)
-    rows = np.concatenate([terms.flip[tried], split.flip])
-    new_order, new_starts = runs(rows)
-    new_group = np.empty(len(rows), np.int64)
-    new_group[new_order] = np.repeat(np.arange(new_starts.size), np.diff([*new_starts, len(new_order)]))
-    n_old = int(tried.sum())
-    old, new = (np.bincount(part, minlength=new_starts.size) for part in (new_group[:n_old], new_group[n_old:]))
-    better = new <= old
+    whole = terms[tried]
+    group, n_groups = group_of_rows(np.concatenate([whole.flip, split.flip]))
+    of_whole, of_split = group[: len(whole)], group[len(whole) :]
+    better = np.bincount(of_split, minlength=n_groups) <= np.bincount(of_whole, minlength=n_groups)
     return TermList.total(
-        terms.n_sites,
-        [terms[~tried], terms[tried][~better[new_group[:n_old]]], split[better[new_group[n_old:]]]],
+        terms.n_sites, [terms[~tried], whole[~better[of_whole]], split[better[of_split]]]
     ).merged()

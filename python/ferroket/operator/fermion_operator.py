@@ -91,7 +91,7 @@ class FermionOperator2nd(Accelerated, nk.operator.FermionOperator2ndJax):
                 orbital, dagger = factors[:, position].T
                 site = words_of(orbital[:, None], bits)
                 wanted = np.where(dagger[:, None] == 1, site, np.uint32(0))
-                factor = TermList(n_sites, site, site, wanted, below[orbital], np.ones(len(found)))
+                factor = TermList(n_sites, site, site, wanted, below[orbital], np.ones(len(factors)))
                 product, agree = product.times(factor)
                 factors = factors[agree]
             parts.append(product)

@@ -92,8 +92,9 @@ def to_terms(n_sites: int, local: LocalTerms, *, exact: bool = False) -> tuple[T
     places: dict[Any, list[tuple[int, ...]]] = defaultdict(list)
     matrices: dict[Any, Entries] = {}
     for sites, entries in local:
-        matrices[entries.key] = entries
-        places[entries.key].append(sites)
+        if entries.values.size:
+            matrices[entries.key] = entries
+            places[entries.key].append(sites)
     parts, bound = [], 0
     for key, entries in matrices.items():
         flip, mask, pattern, sign, values, most = _terms_of(entries, exact=exact)
@@ -132,10 +133,10 @@ def _terms_of(entries: Entries, *, exact: bool) -> tuple[Any, ...]:
             if not best[f] or cost < best[f][0]:
                 best[f] = (cost, basis, numbers[there[f]], coefficients[f, there[f]])
 
-    flip = np.concatenate([np.full(len(chosen), flips[f]) for f, (_, _, chosen, _) in enumerate(best)] or [[]]).astype(int)
-    basis = np.concatenate([np.full(len(chosen), basis) for _, basis, chosen, _ in best] or [[]]).astype(int)
-    chosen = np.concatenate([chosen for _, _, chosen, _ in best] or [[]]).astype(int)
-    values = np.concatenate([values for _, _, _, values in best] or [np.zeros(0)])
+    flip = np.concatenate([np.full(len(chosen), flips[f]) for f, (_, _, chosen, _) in enumerate(best)]).astype(int)
+    basis = np.concatenate([np.full(len(chosen), basis) for _, basis, chosen, _ in best]).astype(int)
+    chosen = np.concatenate([chosen for _, _, chosen, _ in best]).astype(int)
+    values = np.concatenate([values for _, _, _, values in best])
     mask = ~basis & (entries.size - 1)
 
     active = np.zeros((len(flips), entries.size), bool)
@@ -370,7 +371,7 @@ def cluster_parts(sites: tuple[int, ...], matrix: np.ndarray, sizes: Sequence[in
     """
     k = len(sites)
     parts: dict[tuple[int, ...], np.ndarray] = {}
-    tensor = np.asarray(matrix).reshape(*sizes, *sizes)
+    tensor = np.asarray(matrix).reshape([*sizes, *sizes])
     pending = {tuple(range(k)): tensor}
     for position in range(k):
         following: dict[tuple[int, ...], np.ndarray] = {}

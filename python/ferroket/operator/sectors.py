@@ -10,7 +10,7 @@ from netket.hilbert import DoubledHilbert, HomogeneousHilbert, TensorHilbert
 from netket.hilbert.constraint import ExtraConstraint, SumConstraint, SumOnPartitionConstraint
 
 from ferroket.operator.compiled import site_bits
-from ferroket.operator.term_list import TermList, negated, popcount, runs, sites_of, words_of
+from ferroket.operator.term_list import TermList, equal_rows, group_of_rows, negated, popcount, runs, sites_of, words_of
 
 _LARGEST_SUPPORT = 10
 """On so many sites at most, all configurations are looked at to find how many elements there can be."""
@@ -184,11 +184,10 @@ def _probe(
     many = popcount(terms.flip & ~terms.mask & everywhere) > _LARGEST_SUPPORT
     if not many.any():
         return
-    order, starts = runs(terms.flip)
-    for begin, end in zip(starts, [*starts[1:], len(order)], strict=True):
-        group = terms[order[begin:end]]
-        if not many[order[begin:end]].any():
+    for same in equal_rows(terms.flip):
+        if not many[same].any():
             continue
+        group = terms[same]
         flip = group.flip
         for _ in range(_PROBES):
             state = rng.integers(0, 1 << 32, size=flip.shape[1], dtype=np.uint32) & flip[0]
@@ -216,10 +215,8 @@ def most_elements(terms: TermList, hilbert: Any) -> int:
     terms = terms[terms.flip.any(axis=1)]
     if not len(terms):
         return 0
-    order, starts = runs(terms.flip)
-    group = np.empty(len(terms), np.int64)
-    group[order] = np.repeat(np.arange(starts.size), np.diff([*starts, len(order)]))
-    bounds = [starts.size, _most_by_supports(terms, group)]
+    group, n_groups = group_of_rows(terms.flip)
+    bounds = [n_groups, _most_by_supports(terms, group)]
     conserved, _ = sectors(hilbert)
     if conserved:
         bounds.append(_most_by_particles(terms, group, conserved))
@@ -236,9 +233,8 @@ def _most_by_supports(terms: TermList, group: np.ndarray) -> int:
     small = (popcount(support) <= _LARGEST_SUPPORT) & support.any(axis=1)
     total = int((~small).sum())
     candidates = np.flatnonzero(small)
-    order, starts = runs(support[candidates])
-    for begin, end in zip(starts, [*starts[1:], len(order)], strict=True):
-        together = candidates[order[begin:end]]
+    for same in equal_rows(support[candidates]):
+        together = candidates[same]
         if together.size == 1:
             total += 1
             continue
@@ -277,10 +273,8 @@ def _most_by_particles(terms: TermList, group: np.ndarray, conserved: Sequence[S
     particles = np.stack([popcount(wanted & member) for member in members], axis=1)
     holes = np.stack([popcount(avoided & member) for member in members], axis=1)
     signature = np.concatenate([particles, holes], axis=1).astype(np.uint32)
-    order, starts = runs(signature)
     total = 0
-    for begin, end in zip(starts, [*starts[1:], len(order)], strict=True):
-        same = order[begin:end]
+    for same in equal_rows(signature):
         places = math.prod(
             math.comb(sector.total, int(m)) for sector, m in zip(conserved, particles[same[0]], strict=True)
         )

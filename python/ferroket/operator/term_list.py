@@ -55,6 +55,20 @@ def runs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return order, np.flatnonzero(is_first)
 
 
+def equal_rows(rows: np.ndarray) -> list[np.ndarray]:
+    """The numbers of the rows that are equal, run by run."""
+    order, starts = runs(rows)
+    return np.split(order, starts[1:]) if starts.size else []
+
+
+def group_of_rows(rows: np.ndarray) -> tuple[np.ndarray, int]:
+    """A number for each row, the same for equal ones, and how many there are."""
+    order, starts = runs(rows)
+    group = np.empty(len(rows), np.int64)
+    group[order] = np.repeat(np.arange(starts.size), np.diff([*starts, len(order)]))
+    return group, starts.size
+
+
 @dataclass(frozen=True, eq=False)
 class TermList:
     """A sum of non-branching terms on N sites with two local states; W words of 32 bits hold a bit for each site.

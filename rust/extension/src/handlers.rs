@@ -4,6 +4,7 @@ use ferroket_xla_ffi::raw::Handler;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+mod blocks;
 mod compact;
 mod configurations;
 mod count;
@@ -11,7 +12,6 @@ mod dispatch;
 mod forms;
 mod ising;
 mod padded;
-mod scratch;
 
 const HANDLERS: [(&str, Handler); 7] = [
     ("ferroket_ising", ising::connected_elements),

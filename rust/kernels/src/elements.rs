@@ -9,7 +9,8 @@
 
 use crate::Error;
 use crate::element::{MatrixElement, Sample};
-use crate::local_states::{LocalIndex, LocalStates};
+use crate::local_states::{Configuration, LocalIndex, LocalStates};
+use crate::simd::vectorized;
 
 /// An operator's structure: its connected elements, up to the values of its terms.
 pub trait Form: Sync {
@@ -25,19 +26,32 @@ pub trait Form: Sync {
     /// No sample has more active elements.
     fn max_elements(&self) -> usize;
 
-    /// Calls `emit(sample, change, matrix_element)` for the active elements of `samples` rows of local indices, for
-    /// each sample in order, whatever the order of the samples.
+    /// Gives the active elements of `samples` rows of local indices to `sink`, those of each sample in order.
     fn for_each_active<T: MatrixElement>(
         &self,
         values: &[T],
         indices: &[LocalIndex],
         samples: usize,
         off_diagonal_only: bool,
-        emit: &mut impl FnMut(usize, Self::Change, T),
+        sink: &mut impl Sink<Self::Change, T>,
     );
 
-    /// Makes a copy of the sample with these local indices the configuration of an element.
-    fn apply<S: Sample>(&self, states: &LocalStates<S>, indices: &[LocalIndex], change: Self::Change, row: &mut [S]);
+    /// Writes the configuration of an element of `sample`.
+    fn write<S: Sample>(&self, states: &LocalStates<S>, sample: &Configuration<S>, change: Self::Change, row: &mut [S]);
+}
+
+/// What takes active elements.
+pub trait Sink<C: Copy, T: Copy> {
+    /// Takes the next element of a sample.
+    fn push(&mut self, sample: usize, change: C, mel: T);
+
+    /// Takes the next few elements of a sample.
+    #[inline(always)]
+    fn extend(&mut self, sample: usize, changes: &[C], mels: &[T]) {
+        for (&change, &mel) in changes.iter().zip(mels) {
+            self.push(sample, change, mel);
+        }
+    }
 }
 
 /// Elements of some samples, as rows of equal width.
@@ -61,26 +75,18 @@ impl<C: Copy, T: MatrixElement> Elements<'_, C, T> {
         indices: &[LocalIndex],
         first: usize,
     ) -> Result<(), Error> {
-        let Self { counts, mels, changes } = self;
-        let room = mels.len().checked_div(counts.len()).unwrap_or_default();
-        let with_changes = !changes.is_empty();
-        counts.fill(0);
-        form.for_each_active(values, indices, counts.len(), false, &mut |sample, change, mel| {
-            let count = counts[sample] as usize;
-            counts[sample] += 1;
-            if count < room {
-                mels[sample * room + count] = mel;
-                if with_changes {
-                    changes[sample * room + count] = change;
-                }
-            }
-        });
-        for (sample, &count) in counts.iter().enumerate() {
-            let count = count as usize;
-            if count > room {
+        let samples = self.counts.len();
+        let room = self.mels.len().checked_div(samples).unwrap_or_default();
+        let mut active = Active { room, elements: self };
+        active.elements.counts.fill(0);
+        form.for_each_active(values, indices, samples, false, &mut active);
+        let Self { counts, mels, .. } = active.elements;
+        for (sample, &mut count) in counts.iter_mut().enumerate() {
+            let (count, room_of_sample) = (count as usize, sample * room..(sample + 1) * room);
+            let Some(padding) = mels[room_of_sample].get_mut(count..) else {
                 return Err(Error::TooManyElements { sample: first + sample, count, room });
-            }
-            mels[sample * room + count..(sample + 1) * room].fill(T::default());
+            };
+            padding.fill(T::default());
         }
         Ok(())
     }
@@ -96,17 +102,72 @@ impl<C: Copy, T: MatrixElement> Elements<'_, C, T> {
         indices: &[LocalIndex],
         off_diagonal_only: bool,
     ) {
-        let Self { counts, mels, changes } = self;
-        let room = form.max_elements();
-        counts.fill(0);
-        form.for_each_active(values, indices, counts.len(), off_diagonal_only, &mut |sample, change, mel| {
-            if mel != T::default() {
-                let place = sample * room + counts[sample] as usize;
-                mels[place] = mel;
-                changes[place] = change;
-                counts[sample] += 1;
+        let samples = self.counts.len();
+        let mut non_zero = NonZero { room: form.max_elements(), elements: self };
+        non_zero.elements.counts.fill(0);
+        form.for_each_active(values, indices, samples, off_diagonal_only, &mut non_zero);
+    }
+}
+
+/// Keeps all elements that there is room for, and counts the others too.
+struct Active<'a, C, T> {
+    room: usize,
+    elements: Elements<'a, C, T>,
+}
+
+impl<C: Copy, T: Copy> Sink<C, T> for Active<'_, C, T> {
+    #[inline(always)]
+    fn push(&mut self, sample: usize, change: C, mel: T) {
+        let Elements { counts, mels, changes } = &mut self.elements;
+        let count = counts[sample] as usize;
+        counts[sample] += 1;
+        if count < self.room {
+            mels[sample * self.room + count] = mel;
+            if !changes.is_empty() {
+                changes[sample * self.room + count] = change;
             }
-        });
+        }
+    }
+
+    #[inline(always)]
+    fn extend(&mut self, sample: usize, changes: &[C], mels: &[T]) {
+        let Elements { counts, mels: all_mels, changes: all_changes } = &mut self.elements;
+        let count = (counts[sample] as usize).min(self.room);
+        let kept = mels.len().min(self.room - count);
+        counts[sample] += mels.len() as u32;
+        all_mels[sample * self.room + count..][..kept].copy_from_slice(&mels[..kept]);
+        if !all_changes.is_empty() {
+            all_changes[sample * self.room + count..][..kept].copy_from_slice(&changes[..kept]);
+        }
+    }
+}
+
+/// Keeps the elements that are not zero.
+struct NonZero<'a, C, T> {
+    room: usize,
+    elements: Elements<'a, C, T>,
+}
+
+impl<C: Copy, T: MatrixElement> Sink<C, T> for NonZero<'_, C, T> {
+    #[inline(always)]
+    fn push(&mut self, sample: usize, change: C, mel: T) {
+        if mel != T::default() {
+            let Elements { counts, mels, changes } = &mut self.elements;
+            let place = sample * self.room + counts[sample] as usize;
+            counts[sample] += 1;
+            mels[place] = mel;
+            changes[place] = change;
+        }
+    }
+}
+
+/// Counts the elements that are not zero.
+struct Count<'a>(&'a mut [i32]);
+
+impl<C: Copy, T: MatrixElement> Sink<C, T> for Count<'_> {
+    #[inline(always)]
+    fn push(&mut self, sample: usize, _: C, mel: T) {
+        self.0[sample] += i32::from(mel != T::default());
     }
 }
 
@@ -119,27 +180,27 @@ pub fn count_nonzero<F: Form, T: MatrixElement>(
     counts: &mut [i32],
 ) {
     counts.fill(0);
-    form.for_each_active(values, indices, counts.len(), off_diagonal_only, &mut |sample, _, mel| {
-        counts[sample] += i32::from(mel != T::default());
-    });
+    form.for_each_active(values, indices, counts.len(), off_diagonal_only, &mut Count(counts));
 }
 
-/// Writes the configurations of one sample: one for each change, then the sample itself as far as there are rows.
+/// Writes configurations of one sample: one for each change, then the sample itself as far as there are rows.
 pub fn write_configurations<F: Form, S: Sample>(
     form: &F,
     states: &LocalStates<S>,
-    indices: &[LocalIndex],
+    sample: &Configuration<S>,
     changes: &[F::Change],
-    sample: &mut [S],
     rows: &mut [S],
 ) {
-    states.write(indices, sample);
-    let mut rows = rows.chunks_exact_mut(form.sites().max(1));
-    for (&change, row) in changes.iter().zip(&mut rows) {
-        row.copy_from_slice(sample);
-        form.apply(states, indices, change, row);
-    }
-    for row in rows {
-        row.copy_from_slice(sample);
-    }
+    vectorized(
+        #[inline(always)]
+        || {
+            let mut rows = rows.chunks_exact_mut(form.sites().max(1));
+            for (&change, row) in changes.iter().zip(&mut rows) {
+                form.write(states, sample, change, row);
+            }
+            for row in rows {
+                row.copy_from_slice(&sample.values);
+            }
+        },
+    );
 }

@@ -112,8 +112,17 @@ pub struct LocalStates<'a, S> {
     values: Vec<S>,
     /// Where in `values` the kind of each site begins.
     offsets: Vec<u32>,
-    /// The first two values of each site, if all sites have two.
+    /// The two values of each site, if all sites have two.
     pairs: Option<Vec<[S; 2]>>,
+}
+
+/// A sample as its connected configurations are made from it.
+#[derive(Debug, Clone)]
+pub struct Configuration<S> {
+    /// The values of the sites.
+    pub values: Vec<S>,
+    /// If all sites have two local states: the other one of each site.
+    pub flipped: Vec<S>,
 }
 
 impl<'a, S: Sample> LocalStates<'a, S> {
@@ -140,8 +149,11 @@ impl<'a, S: Sample> LocalStates<'a, S> {
 
     /// The configuration of all first local states.
     #[must_use]
-    pub fn first(&self) -> Vec<S> {
-        self.offsets.iter().map(|&offset| self.values[offset as usize]).collect()
+    pub fn first(&self) -> Configuration<S> {
+        Configuration {
+            values: self.offsets.iter().map(|&offset| self.values[offset as usize]).collect(),
+            flipped: self.pairs.iter().flatten().map(|&[_, second]| second).collect(),
+        }
     }
 
     /// The value of a site's local state.
@@ -171,11 +183,13 @@ impl<'a, S: Sample> LocalStates<'a, S> {
         if valid { Ok(()) } else { Err(self.find_invalid(sample, values)) }
     }
 
-    /// Writes the values of one configuration.
-    pub fn write(&self, indices: &[LocalIndex], values: &mut [S]) {
+    /// Makes `sample` the configuration with these local indices.
+    pub fn write(&self, indices: &[LocalIndex], sample: &mut Configuration<S>) {
+        let Configuration { values, flipped } = sample;
         if let Some(pairs) = &self.pairs {
-            for ((value, &index), &[first, second]) in values.iter_mut().zip(indices).zip(pairs) {
-                *value = if index == 0 { first } else { second };
+            for (((value, flipped), &index), &[first, second]) in values.iter_mut().zip(flipped).zip(indices).zip(pairs)
+            {
+                (*value, *flipped) = if index == 0 { (first, second) } else { (second, first) };
             }
         } else {
             for (site, (value, &index)) in values.iter_mut().zip(indices).enumerate() {
@@ -259,10 +273,11 @@ mod tests {
     fn reads_and_writes_spins() {
         let sites = spins(3);
         let states = LocalStates::<i8>::new(&sites).expect("int8 holds both");
-        let (mut indices, mut values) = ([9; 3], [9; 3]);
+        let (mut indices, mut sample) = ([9; 3], states.first());
         states.read(0, &[-1, 1, -1], &mut indices).expect("local states");
-        states.write(&indices, &mut values);
-        assert_eq!((indices, values), ([1, 0, 1], [-1, 1, -1]));
+        states.write(&indices, &mut sample);
+        assert_eq!(indices, [1, 0, 1]);
+        assert_eq!((sample.values, sample.flipped), (vec![-1, 1, -1], vec![1, -1, 1]));
         assert_eq!([states.value(2, 0), states.value(2, 1)], [1, -1]);
     }
 
@@ -271,11 +286,11 @@ mod tests {
         let sites = mixed();
         let states = LocalStates::<f16>::new(&sites).expect("float16 holds all");
         let values = [3.0, -1.0, 0.0].map(f16::from_f32);
-        let (mut indices, mut written) = ([9; 3], [f16::NAN; 3]);
+        let (mut indices, mut sample) = ([9; 3], states.first());
+        assert_eq!(sample.values, [0.0, 1.0, 0.0].map(f16::from_f32));
         states.read(0, &values, &mut indices).expect("local states");
-        states.write(&indices, &mut written);
-        assert_eq!((indices, written), ([3, 1, 0], values));
-        assert_eq!(states.first(), [0.0, 1.0, 0.0].map(f16::from_f32));
+        states.write(&indices, &mut sample);
+        assert_eq!((indices, sample.values), ([3, 1, 0], values.to_vec()));
     }
 
     #[test]
@@ -300,11 +315,11 @@ mod tests {
     fn negative_zero_is_zero() {
         let sites = Sites::new(2, vec![BOSON], &[]).expect("two sites");
         let states = LocalStates::<f64>::new(&sites).expect("float64 holds all");
-        let (mut indices, mut values) = ([9; 2], [9.0; 2]);
+        let (mut indices, mut sample) = ([9; 2], states.first());
         states.read(0, &[-0.0, 1.0], &mut indices).expect("local states");
-        states.write(&indices, &mut values);
+        states.write(&indices, &mut sample);
         assert_eq!(indices, [0, 1]);
-        assert!(values[0].is_sign_positive());
+        assert!(sample.values[0].is_sign_positive());
     }
 
     #[test]

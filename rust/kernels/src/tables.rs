@@ -6,9 +6,10 @@
 
 use crate::Error;
 use crate::element::{MatrixElement, Sample};
-use crate::elements::Form;
+use crate::elements::{Form, Sink};
 use crate::error::{check, check_offsets};
-use crate::local_states::{LocalIndex, LocalStates, Sites};
+use crate::local_states::{Configuration, LocalIndex, LocalStates, Sites};
+use std::ops::Range;
 
 /// The tables of [`Tables`].
 #[derive(Debug, Clone, Copy)]
@@ -30,22 +31,33 @@ pub struct MatrixTables<'a> {
 /// The terms of an operator, without their values.
 #[derive(Debug, Clone)]
 pub struct Tables<'a> {
-    tables: MatrixTables<'a>,
+    first_entry: &'a [i32],
+    columns: &'a [i32],
+    terms: Vec<Term>,
+    /// The digits of all terms.
+    digits: Vec<Digit>,
     sites: usize,
     diagonal: bool,
     max_elements: usize,
-    /// What each site of a term contributes to the number of the row.
-    digits: Vec<Digit>,
+}
+
+/// A matrix on some sites.
+#[derive(Debug, Clone, Copy)]
+struct Term {
+    /// The first row of the matrix.
+    row: u32,
+    /// Where in the digits of all terms the ones of this term begin and end.
+    digits: [u32; 2],
 }
 
 /// A site as a digit of a row's or a column's number.
 #[derive(Debug, Clone, Copy)]
 struct Digit {
     site: u32,
-    /// The number of local states of the site.
+    /// The number of local states of the site, 2 at least: a site with one needs no digit.
     size: u32,
-    /// What the digit is multiplied by.
-    weight: u32,
+    /// 2^64 / `size`, rounded up.
+    reciprocal: u64,
 }
 
 /// An entry of the matrix of a term; of no term, if the configuration is the sample itself.
@@ -61,93 +73,119 @@ impl Default for Entry {
     }
 }
 
+impl Digit {
+    /// The number without its last digit, and that digit.
+    #[inline(always)]
+    fn split(self, number: u32) -> (u32, u32) {
+        // A division by multiplication. The error of the reciprocal is less than one, so that of the quotient is less than
+        // 2^-32, and the fractional part of the true one is at most 1 - 2^-32.
+        let higher = ((u128::from(self.reciprocal) * u128::from(number)) >> 64) as u32;
+        (higher, number - higher * self.size)
+    }
+}
+
 impl<'a> Tables<'a> {
-    /// Checks the tables. There are `values` entries; `diagonal` says that there are such on the diagonal.
+    /// Checks the tables. There are `values` entries; `diagonal` says whether there are such on the diagonal.
     pub fn new(sites: &Sites, tables: MatrixTables<'a>, values: usize, diagonal: bool) -> Result<Self, Error> {
         let MatrixTables { first_site, sites: of_terms, table, first_row, first_entry, columns } = tables;
-        let terms = table.len();
-        check(first_site.len() == terms + 1, || {
+        check(first_site.len() == table.len() + 1, || {
+            let terms = table.len();
             format!("`first_site` has {} numbers, but there are {terms} terms, so it needs one more", first_site.len())
         })?;
         check(columns.len() == values, || format!("there are {} columns, but {values} values", columns.len()))?;
         check_offsets("first_site", first_site, of_terms.len())?;
-        check_offsets("first_row", first_row, first_entry.len().saturating_sub(1))?;
         check_offsets("first_entry", first_entry, columns.len())?;
+        check_offsets("first_row", first_row, first_entry.len() - 1)?;
         let longest = longest_rows(&tables, diagonal)?;
-        let digits = digits(sites, &tables)?;
-        let max_elements = table.iter().map(|&matrix| longest[matrix as usize]).sum::<usize>() + usize::from(diagonal);
-        Ok(Self { tables, sites: sites.len(), diagonal, max_elements, digits })
+        let mut max_elements = usize::from(diagonal);
+        let mut terms = Vec::with_capacity(table.len());
+        let mut digits = Vec::with_capacity(of_terms.len());
+        let mut last_term = vec![usize::MAX; sites.len()];
+        for (term, (range, &matrix)) in first_site.windows(2).zip(table).enumerate() {
+            let matrix = index(matrix, longest.len()).ok_or_else(|| {
+                Error::Tables(format!(
+                    "term {term} has matrix {matrix}, but there are {}, counted from 0",
+                    longest.len()
+                ))
+            })?;
+            let first_digit = digits.len();
+            let mut dim = Some(1_usize);
+            for &site in &of_terms[range[0] as usize..range[1] as usize] {
+                let site = index(site, sites.len()).ok_or_else(|| {
+                    Error::Tables(format!(
+                        "term {term} acts on site {site}, but there are {} sites, counted from 0",
+                        sites.len()
+                    ))
+                })?;
+                check(last_term[site] != term, || format!("term {term} acts twice on site {site}"))?;
+                last_term[site] = term;
+                let size = sites.states(site).size;
+                dim = dim.and_then(|dim| dim.checked_mul(size));
+                if size > 1 {
+                    let reciprocal = u64::MAX / size as u64 + 1;
+                    digits.push(Digit { site: site as u32, size: size as u32, reciprocal });
+                }
+            }
+            let rows = (first_row[matrix + 1] - first_row[matrix]) as usize;
+            check(dim == Some(rows), || {
+                let dim = dim.map_or("too many".into(), |dim| dim.to_string());
+                format!("matrix {matrix} has {rows} rows, but the sites of term {term} have {dim} configurations")
+            })?;
+            terms.push(Term { row: first_row[matrix] as u32, digits: [first_digit as u32, digits.len() as u32] });
+            max_elements += longest[matrix];
+        }
+        Ok(Self { first_entry, columns, terms, digits, sites: sites.len(), diagonal, max_elements })
     }
 
-    fn digits(&self, term: usize) -> &[Digit] {
-        &self.digits[self.tables.first_site[term] as usize..self.tables.first_site[term + 1] as usize]
+    #[inline(always)]
+    fn digits(&self, term: Term) -> &[Digit] {
+        &self.digits[term.digits[0] as usize..term.digits[1] as usize]
     }
+
+    /// The entries of a term's row off the diagonal; before that, the one on it.
+    #[inline(always)]
+    fn entries(&self, term: Term, indices: &[LocalIndex]) -> (Option<usize>, Range<usize>) {
+        let digits = self.digits(term).iter();
+        let row = digits.fold(0, |row, digit| row * digit.size + u32::from(indices[digit.site as usize]));
+        let place = (term.row + row) as usize;
+        let (start, end) = (self.first_entry[place] as usize, self.first_entry[place + 1] as usize);
+        let has_diagonal = start < end && self.columns[start] as u32 == row;
+        (has_diagonal.then_some(start), start + usize::from(has_diagonal)..end)
+    }
+}
+
+/// A number that counts things of which there are so many.
+fn index(number: i32, count: usize) -> Option<usize> {
+    usize::try_from(number).ok().filter(|&number| number < count)
 }
 
 /// For each matrix, the most entries off the diagonal that a row has; an error if an entry is out of place.
 fn longest_rows(tables: &MatrixTables, diagonal: bool) -> Result<Vec<usize>, Error> {
     let mut longest = Vec::with_capacity(tables.first_row.len() - 1);
     for (matrix, rows) in tables.first_row.windows(2).enumerate() {
+        let dim = rows[1] - rows[0];
         let mut most = 0;
-        for (row, entries) in tables.first_entry[rows[0] as usize..=rows[1] as usize].windows(2).enumerate() {
+        for (row, range) in tables.first_entry[rows[0] as usize..=rows[1] as usize].windows(2).enumerate() {
             let place = || format!("row {row} of matrix {matrix}");
-            let entries = &tables.columns[entries[0] as usize..entries[1] as usize];
-            let dim = rows[1] - rows[0];
-            let outside = entries.iter().find(|&column| !(0..dim).contains(column));
-            check(outside.is_none(), || {
-                format!("{} has column {}, but there are {dim}", place(), outside.copied().unwrap_or_default())
+            let columns = &tables.columns[range[0] as usize..range[1] as usize];
+            if let Some(outside) = columns.iter().find(|column| !(0..dim).contains(*column)) {
+                return Err(Error::Tables(format!("{} has column {outside}, but there are {dim}", place())));
+            }
+            let row = row as i32;
+            let has_diagonal = columns.first() == Some(&row);
+            check(diagonal || !has_diagonal, || {
+                format!("{} has an entry on the diagonal, but `diagonal` says that there are none", place())
             })?;
-            let on_diagonal = entries.first().is_some_and(|&column| column as usize == row);
-            check(diagonal || !on_diagonal, || format!("{} has a diagonal entry, but there are none", place()))?;
-            let others = &entries[usize::from(on_diagonal)..];
-            check(others.windows(2).all(|pair| pair[0] < pair[1]), || {
+            let others = &columns[usize::from(has_diagonal)..];
+            check(!others.contains(&row), || format!("the entry on the diagonal is not the first of {}", place()))?;
+            check(others.is_sorted_by(|a, b| a < b), || {
                 format!("the columns off the diagonal don't ascend in {}", place())
-            })?;
-            check(others.iter().all(|&column| column as usize != row), || {
-                format!("the diagonal entry is not the first one of {}", place())
             })?;
             most = most.max(others.len());
         }
         longest.push(most);
     }
     Ok(longest)
-}
-
-/// The sites of all terms as digits; an error if a term's matrix is not of the size that its sites make.
-fn digits(sites: &Sites, tables: &MatrixTables) -> Result<Vec<Digit>, Error> {
-    let mut digits = vec![Digit { site: 0, size: 0, weight: 0 }; tables.sites.len()];
-    let mut last_term = vec![usize::MAX; sites.len()];
-    for (term, (range, &matrix)) in tables.first_site.windows(2).zip(tables.table).enumerate() {
-        let mut dim = 1_usize;
-        for place in (range[0] as usize..range[1] as usize).rev() {
-            let site = usize::try_from(tables.sites[place]).ok().filter(|&site| site < sites.len());
-            let Some(site) = site else {
-                let (site, sites) = (tables.sites[place], sites.len());
-                return check(false, || {
-                    format!("term {term} acts on site {site}, but there are {sites} sites, counted from 0")
-                })
-                .map(|()| digits);
-            };
-            check(last_term[site] != term, || format!("term {term} acts twice on site {site}"))?;
-            last_term[site] = term;
-            let size = sites.states(site).size;
-            digits[place] = Digit { site: site as u32, size: size as u32, weight: dim as u32 };
-            dim = dim.checked_mul(size).filter(|&dim| dim <= i32::MAX as usize).unwrap_or(usize::MAX >> 1);
-        }
-        let rows = usize::try_from(matrix).ok().and_then(|matrix| tables.first_row.get(matrix..matrix + 2));
-        let Some(rows) = rows else {
-            let matrices = tables.first_row.len() - 1;
-            return check(false, || {
-                format!("term {term} has matrix {matrix}, but there are {matrices}, counted from 0")
-            })
-            .map(|()| digits);
-        };
-        let rows = (rows[1] - rows[0]) as usize;
-        check(rows == dim, || {
-            format!("matrix {matrix} has {rows} rows, but the sites of term {term} have {dim} configurations")
-        })?;
-    }
-    Ok(digits)
 }
 
 impl Form for Tables<'_> {
@@ -169,42 +207,39 @@ impl Form for Tables<'_> {
         indices: &[LocalIndex],
         samples: usize,
         off_diagonal_only: bool,
-        emit: &mut impl FnMut(usize, Entry, T),
+        sink: &mut impl Sink<Entry, T>,
     ) {
-        let MatrixTables { table, first_row, first_entry, columns, .. } = self.tables;
         // The entries off the diagonal of each term.
-        let mut entries = vec![0..0; table.len()];
+        let mut off_diagonal = vec![0..0; self.terms.len()];
         for sample in 0..samples {
             let indices = &indices[sample * self.sites..][..self.sites];
             let mut diagonal = T::default();
-            for (term, (&matrix, entries)) in table.iter().zip(&mut entries).enumerate() {
-                let row: u32 =
-                    self.digits(term).iter().map(|digit| u32::from(indices[digit.site as usize]) * digit.weight).sum();
-                let place = first_row[matrix as usize] as usize + row as usize;
-                let (mut start, end) = (first_entry[place] as usize, first_entry[place + 1] as usize);
-                if start < end && columns[start] as u32 == row {
-                    diagonal = diagonal.plus(values[start]);
-                    start += 1;
+            for (&term, off_diagonal) in self.terms.iter().zip(&mut off_diagonal) {
+                let (on_diagonal, others) = self.entries(term, indices);
+                *off_diagonal = others;
+                if let Some(entry) = on_diagonal {
+                    diagonal = diagonal.plus(values[entry]);
                 }
-                *entries = start..end;
             }
             if self.diagonal && !off_diagonal_only {
-                emit(sample, Entry::default(), diagonal);
+                sink.push(sample, Entry::default(), diagonal);
             }
-            for (term, entries) in entries.iter().enumerate() {
-                for entry in entries.clone() {
-                    emit(sample, Entry { term: term as u32, column: columns[entry] as u32 }, values[entry]);
+            for (term, entries) in off_diagonal.iter().enumerate() {
+                for (&column, &value) in self.columns[entries.clone()].iter().zip(&values[entries.clone()]) {
+                    sink.push(sample, Entry { term: term as u32, column: column as u32 }, value);
                 }
             }
         }
     }
 
-    fn apply<S: Sample>(&self, states: &LocalStates<S>, _: &[LocalIndex], entry: Entry, row: &mut [S]) {
-        if entry != Entry::default() {
-            for digit in self.digits(entry.term as usize) {
-                let index = entry.column / digit.weight % digit.size;
-                row[digit.site as usize] = states.value(digit.site as usize, index as LocalIndex);
-            }
+    #[inline(always)]
+    fn write<S: Sample>(&self, states: &LocalStates<S>, sample: &Configuration<S>, entry: Entry, row: &mut [S]) {
+        row.copy_from_slice(&sample.values);
+        let mut column = entry.column;
+        for digit in self.terms.get(entry.term as usize).map_or(&[][..], |&term| self.digits(term)).iter().rev() {
+            let index;
+            (column, index) = digit.split(column);
+            row[digit.site as usize] = states.value(digit.site as usize, index as LocalIndex);
         }
     }
 }

@@ -10,10 +10,11 @@
 
 use crate::Error;
 use crate::element::{MatrixElement, Sample};
-use crate::elements::Form;
+use crate::elements::{Form, Sink};
 use crate::error::{check, check_offsets};
-use crate::local_states::{LocalIndex, LocalStates, Sites};
+use crate::local_states::{Configuration, LocalIndex, LocalStates, Sites};
 use crate::simd::vectorized;
+use std::hint::select_unpredictable;
 
 /// Words of a column.
 const WORDS: usize = 4;
@@ -23,6 +24,9 @@ const BLOCK: usize = WORDS * 64;
 
 /// One bit for each sample of a block.
 type Column = [u64; WORDS];
+
+/// Groups that are evaluated before their elements are put in place.
+const TILE: usize = 8;
 
 /// The tables of [`Terms`]. Bit i % 32 of word i / 32 of a row is site i; rows have as many words as that needs, at least
 /// one.
@@ -56,7 +60,7 @@ pub fn words(sites: usize) -> usize {
 }
 
 impl<'a> Terms<'a> {
-    /// Checks the tables. There are `values` terms; `diagonal` says that group 0 is the diagonal.
+    /// Checks the tables. There are `values` terms; `diagonal` says whether group 0 is the diagonal.
     pub fn new(sites: &Sites, tables: TermTables<'a>, values: usize, diagonal: bool) -> Result<Self, Error> {
         let TermTables { flip, first, mask, pattern, sign } = tables;
         let n_sites = sites.len();
@@ -64,9 +68,9 @@ impl<'a> Terms<'a> {
             let size = sites.states(site).size;
             check(size == 2, || format!("site {site} has {size} local states, but terms are for sites with two"))?;
         }
-        let words = words(n_sites);
-        let groups = first.len().saturating_sub(1);
         check_offsets("first", first, values)?;
+        let words = words(n_sites);
+        let groups = first.len() - 1;
         check(flip.len() == groups * words, || {
             format!("`flip` has {} words, but {groups} groups have {words} words each", flip.len())
         })?;
@@ -78,44 +82,41 @@ impl<'a> Terms<'a> {
         for (name, table) in [("flip", flip), ("mask", mask), ("sign", sign)] {
             check_sites(name, table, words, n_sites)?;
         }
-        let outside = pattern.iter().zip(mask).position(|(pattern, mask)| pattern & !mask != 0);
-        check(outside.is_none(), || {
-            format!("the pattern of term {} has sites outside its mask", outside.unwrap_or_default() / words)
-        })?;
+        if let Some(word) = pattern.iter().zip(mask).position(|(pattern, mask)| pattern & !mask != 0) {
+            return Err(Error::Tables(format!("the pattern of term {} has sites outside its mask", word / words)));
+        }
         check(!diagonal || groups > 0, || "there is no group 0, which is that of the diagonal".into())?;
         for (group, row) in flip.chunks_exact(words).enumerate() {
             let flips = row.iter().any(|&word| word != 0);
-            check(flips != (diagonal && group == 0), || {
-                if flips {
-                    "group 0 flips sites, but is that of the diagonal".into()
-                } else {
-                    format!("group {group} flips no site, but it is not that of the diagonal")
-                }
+            check(flips || (diagonal && group == 0), || {
+                format!("group {group} flips no site, but only group 0 may, if `diagonal` says so")
             })?;
+            check(!(flips && diagonal && group == 0), || "group 0 flips sites, but is that of the diagonal".into())?;
         }
         Ok(Self { tables, sites: n_sites, words, diagonal })
     }
 
     /// The groups, the diagonal included.
-    #[must_use]
-    pub fn groups(&self) -> usize {
+    fn groups(&self) -> usize {
         self.tables.first.len() - 1
     }
 
-    fn row<'t>(&self, table: &'t [u32], index: usize) -> &'t [u32] {
+    #[inline(always)]
+    fn row(&self, table: &'a [u32], index: usize) -> &'a [u32] {
         &table[index * self.words..][..self.words]
     }
 
-    /// The samples of `active` for which a term is active.
+    /// Those of `samples` for which a term is active.
     #[inline(always)]
-    fn active(&self, term: usize, columns: &[Column], mut active: Column) -> Column {
+    fn active(&self, term: usize, columns: &[Column], samples: Column) -> Column {
         let pattern = self.row(self.tables.pattern, term);
+        let mut active = samples;
         for (word, (&mask, &pattern)) in self.row(self.tables.mask, term).iter().zip(pattern).enumerate() {
             for bit in bits(mask) {
-                let unwanted = u64::from(pattern >> bit & 1).wrapping_sub(1); // all ones if index 0 is wanted
-                let column = &columns[32 * word + bit];
-                for (active, &column) in active.iter_mut().zip(column) {
-                    *active &= column ^ unwanted;
+                // All ones where the pattern wants index 0.
+                let inverted = u64::from((pattern >> bit) & 1).wrapping_sub(1);
+                for (active, &column) in active.iter_mut().zip(&columns[32 * word + bit]) {
+                    *active &= column ^ inverted;
                 }
             }
         }
@@ -136,6 +137,32 @@ impl<'a> Terms<'a> {
         negative
     }
 
+    /// Writes the sum of a group's active terms for each of `samples`, and gives those that have any.
+    #[inline(always)]
+    fn evaluate<T: MatrixElement>(
+        &self,
+        group: usize,
+        values: &[T],
+        columns: &[Column],
+        samples: Column,
+        sums: &mut [[T; 64]],
+    ) -> Column {
+        let mut any = if self.diagonal && group == 0 { samples } else { [0; WORDS] };
+        sums.as_flattened_mut().fill(T::default());
+        for term in self.tables.first[group] as usize..self.tables.first[group + 1] as usize {
+            let active = self.active(term, columns, samples);
+            if active == [0; WORDS] {
+                continue;
+            }
+            let negative = self.negative(term, columns);
+            for (word, sums) in sums.iter_mut().enumerate() {
+                any[word] |= active[word];
+                accumulate(sums, values[term], active[word], negative[word]);
+            }
+        }
+        any
+    }
+
     /// As [`Form::for_each_active`].
     #[inline(always)]
     fn sweep<T: MatrixElement>(
@@ -144,39 +171,35 @@ impl<'a> Terms<'a> {
         indices: &[LocalIndex],
         samples: usize,
         off_diagonal_only: bool,
-        emit: &mut impl FnMut(usize, u32, T),
+        sink: &mut impl Sink<u32, T>,
     ) {
         let mut columns = vec![[0; WORDS]; self.sites];
         let mut plane = vec![0; self.sites];
-        let mut sums = [[T::default(); 64]; WORDS];
-        let skipped = usize::from(off_diagonal_only && self.diagonal);
+        let mut sums = [[[T::default(); 64]; WORDS]; TILE];
+        let mut active = [[0; WORDS]; TILE];
         for start in (0..samples).step_by(BLOCK) {
             let len = BLOCK.min(samples - start);
-            transpose(&indices[start * self.sites..][..len * self.sites], len, &mut plane, &mut columns);
-            let all = first_lanes(len);
             let words = len.div_ceil(64);
-            for group in skipped..self.groups() {
-                let mut any = if self.diagonal && group == 0 { all } else { [0; WORDS] };
-                for sums in &mut sums[..words] {
-                    sums.fill(T::default());
+            let all = first_lanes(len);
+            transpose(&indices[start * self.sites..][..len * self.sites], len, &mut plane, &mut columns);
+            for first in (usize::from(off_diagonal_only && self.diagonal)..self.groups()).step_by(TILE) {
+                let tile = TILE.min(self.groups() - first);
+                for (group, (sums, active)) in sums.iter_mut().zip(&mut active).enumerate().take(tile) {
+                    *active = self.evaluate(first + group, values, &columns, all, &mut sums[..words]);
                 }
-                for term in self.tables.first[group] as usize..self.tables.first[group + 1] as usize {
-                    let active = self.active(term, &columns, all);
-                    if active == [0; WORDS] {
-                        continue;
+                if active[..tile].iter().all(|active| *active == all) {
+                    let groups: [u32; TILE] = std::array::from_fn(|group| (first + group) as u32);
+                    for lane in 0..len {
+                        let mels: [T; TILE] = std::array::from_fn(|group| sums[group][lane / 64][lane % 64]);
+                        sink.extend(start + lane, &groups[..tile], &mels[..tile]);
                     }
-                    let negative = self.negative(term, &columns);
-                    for (word, sums) in sums[..words].iter_mut().enumerate() {
-                        any[word] |= active[word];
-                        accumulate(sums, values[term], active[word], negative[word]);
-                    }
-                }
-                for (word, sums) in sums[..words].iter().enumerate() {
-                    let mut left = any[word];
-                    while left != 0 {
-                        let lane = left.trailing_zeros() as usize;
-                        left &= left - 1;
-                        emit(start + 64 * word + lane, group as u32, sums[lane]);
+                } else {
+                    for (group, (sums, active)) in sums.iter().zip(&active).enumerate().take(tile) {
+                        for (word, (sums, &active)) in sums.iter().zip(active).enumerate() {
+                            for lane in bits(active) {
+                                sink.push(start + 64 * word + lane, (first + group) as u32, sums[lane]);
+                            }
+                        }
                     }
                 }
             }
@@ -204,27 +227,70 @@ impl Form for Terms<'_> {
         indices: &[LocalIndex],
         samples: usize,
         off_diagonal_only: bool,
-        emit: &mut impl FnMut(usize, u32, T),
+        sink: &mut impl Sink<u32, T>,
     ) {
         vectorized(
             #[inline(always)]
-            || self.sweep(values, indices, samples, off_diagonal_only, emit),
+            || self.sweep(values, indices, samples, off_diagonal_only, sink),
         );
     }
 
-    fn apply<S: Sample>(&self, states: &LocalStates<S>, indices: &[LocalIndex], group: u32, row: &mut [S]) {
-        for (word, &flip) in self.row(self.tables.flip, group as usize).iter().enumerate() {
-            for bit in bits(flip) {
-                let site = 32 * word + bit;
-                row[site] = states.value(site, 1 - indices[site]);
+    #[inline(always)]
+    fn write<S: Sample>(&self, _: &LocalStates<S>, sample: &Configuration<S>, group: u32, row: &mut [S]) {
+        let Configuration { values, flipped } = sample;
+        let flip = self.row(self.tables.flip, group as usize);
+        if flip.iter().map(|word| word.count_ones()).sum::<u32>() > MANY {
+            let masks = flip.iter().flat_map(|word| word.to_le_bytes());
+            let sites = values.chunks(8).zip(flipped.chunks(8)).zip(row.chunks_mut(8));
+            for (mask, ((values, flipped), row)) in masks.zip(sites) {
+                select(mask, values, flipped, row);
             }
+        } else {
+            row.copy_from_slice(values);
+            for (word, &flip) in flip.iter().enumerate() {
+                for bit in bits(flip) {
+                    row[32 * word + bit] = flipped[32 * word + bit];
+                }
+            }
+        }
+    }
+}
+
+/// Configurations that differ from the sample at more sites than these are written eight sites at a time.
+const MANY: u32 = 4;
+
+/// The bits of each byte.
+const BITS: [[bool; 8]; 256] = {
+    let mut bits = [[false; 8]; 256];
+    let mut i = 0;
+    while i < 8 * 256 {
+        bits[i / 8][i % 8] = ((i / 8) >> (i % 8)) & 1 == 1;
+        i += 1;
+    }
+    bits
+};
+
+/// Writes eight sites, or less at the end: `flipped` where the mask has ones, and `values` elsewhere.
+#[inline(always)]
+fn select<S: Copy>(mask: u8, values: &[S], flipped: &[S], row: &mut [S]) {
+    let mask = &BITS[usize::from(mask)];
+    if let (Some(values), Some(flipped), Some(row)) =
+        (values.first_chunk::<8>(), flipped.first_chunk::<8>(), row.first_chunk_mut::<8>())
+    {
+        for site in 0..8 {
+            row[site] = select_unpredictable(mask[site], flipped[site], values[site]);
+        }
+    } else {
+        for (site, value) in row.iter_mut().enumerate() {
+            *value = if mask[site] { flipped[site] } else { values[site] };
         }
     }
 }
 
 /// The numbers of the bits that are set.
 #[inline(always)]
-fn bits(mut word: u32) -> impl Iterator<Item = usize> {
+fn bits(word: impl Into<u64>) -> impl Iterator<Item = usize> {
+    let mut word = word.into();
     std::iter::from_fn(move || {
         let bit = word.trailing_zeros() as usize;
         (word != 0).then(|| {
@@ -237,8 +303,7 @@ fn bits(mut word: u32) -> impl Iterator<Item = usize> {
 /// Ones for the first `len` samples of a block.
 fn first_lanes(len: usize) -> Column {
     std::array::from_fn(|word| match len.saturating_sub(64 * word) {
-        0 => 0,
-        lanes @ 1..64 => (1 << lanes) - 1,
+        lanes @ 0..64 => (1 << lanes) - 1,
         _ => u64::MAX,
     })
 }
@@ -263,23 +328,22 @@ fn transpose(indices: &[LocalIndex], samples: usize, plane: &mut [u64], columns:
 /// Adds `value`, or `-value` where `negative`, to the sums where `active`.
 #[inline(always)]
 fn accumulate<T: MatrixElement>(sums: &mut [T; 64], value: T, active: u64, negative: u64) {
-    let opposite = value.negated();
+    let signed = |lane| if (negative >> lane) & 1 == 0 { value } else { value.negated() };
     if active == u64::MAX {
         for (lane, sum) in sums.iter_mut().enumerate() {
-            *sum = sum.plus(if negative >> lane & 1 == 0 { value } else { opposite });
+            *sum = sum.plus(signed(lane));
         }
     } else {
         for (lane, sum) in sums.iter_mut().enumerate() {
-            let new = sum.plus(if negative >> lane & 1 == 0 { value } else { opposite });
-            *sum = if active >> lane & 1 == 0 { *sum } else { new };
+            *sum = if (active >> lane) & 1 == 0 { *sum } else { sum.plus(signed(lane)) };
         }
     }
 }
 
 /// An error if a row of bits has sites that don't exist.
 fn check_sites(name: &str, table: &[u32], words: usize, sites: usize) -> Result<(), Error> {
-    // Only the last word has bits that are no site: all of them, if there are no sites.
-    let last = sites - 32 * (words - 1).min(sites);
+    // Only the last word has bits that are no sites.
+    let last = sites - 32 * (words - 1);
     let allowed = if last == 32 { u32::MAX } else { (1 << last) - 1 };
     let outside = table.chunks_exact(words).position(|row| row[words - 1] & !allowed != 0);
     check(outside.is_none(), || {

@@ -32,7 +32,7 @@ def _packed(indices: jax.Array, n_words: int) -> jax.Array:
 def _unpacked(words: jax.Array, n_sites: int) -> jax.Array:
     """Bits, ``(..., W)``, as local indices, ``(..., N)``."""
     bits = (words[..., None] >> np.arange(_WORD, dtype=np.uint32)) & np.uint32(1)
-    return bits.reshape(*words.shape[:-1], -1)[..., :n_sites].astype(jnp.int32)
+    return bits.reshape(*words.shape[:-1], words.shape[-1] * _WORD)[..., :n_sites].astype(jnp.int32)
 
 
 def _groups(

@@ -1,12 +1,13 @@
 //! Connected elements in the compact form: those that are not zero, one after the other, as many as there is room for.
 
-use super::configurations::{Changes, Configurations, configurations};
-use super::dispatch::with_number_type;
+use super::blocks::{block_len, min_samples};
+use super::configurations::{Configurations, Connected, configurations};
+use super::dispatch::{FirstError, with_number_type};
 use super::forms::{FormArguments, Operator, TablesArguments, TermsArguments, vector};
-use super::scratch::{max_block, min_samples, sample_bytes};
 use ferroket_kernels::element::MatrixElement;
 use ferroket_kernels::elements::{Elements, Form};
-use ferroket_xla_ffi::{AnyBuffer, AnyBufferMut, Element, Error, Frame, Pool, RaggedRows, Rows, handler};
+use ferroket_kernels::local_states::LocalIndex;
+use ferroket_xla_ffi::{Element, Error, Frame, Pool, RaggedRows, Rows, handler};
 use std::ops::Range;
 
 handler! {
@@ -44,12 +45,14 @@ fn call<F: FormArguments>(frame: &Frame) -> Result<(), Error> {
 
     let off_diagonal_only = frame.attr_bool("off_diagonal_only")?;
     let Operator { sites, form, values } = Operator::<F>::parse(frame, sites)?;
-    let configurations = configurations(&sites, x, Some(xp))?;
-    let sweep = Sweep { pool: frame.pool(), form: &form, samples, off_diagonal_only, configurations };
+    let (configurations, xp) = configurations(&sites, x, Some(xp))?;
+    let sweep = Sweep { form: &form, samples, off_diagonal_only, configurations };
     let start = Cursor::new(start_sample, start_element, samples)?;
     let sample_of = sample_of.into_mut_slice();
-    let next =
-        with_number_type!(mels.dtype(), "the matrix elements", T => sweep.run::<T>(start, values, mels, sample_of))?;
+    let next = with_number_type!(mels.dtype(), "the matrix elements", T => {
+        let values = values.typed::<T>()?.as_slice();
+        sweep.run(frame.pool(), start, values, xp, mels.typed::<T>()?.into_mut_slice(), sample_of)
+    })?;
     cursor.into_mut_slice().copy_from_slice(&[next.sample as i32, next.element as i32]);
     Ok(())
 }
@@ -77,7 +80,6 @@ impl Cursor {
 const MIN_BLOCK: usize = 16;
 
 struct Sweep<'a, F: Form> {
-    pool: Pool<'a>,
     form: &'a F,
     samples: usize,
     off_diagonal_only: bool,
@@ -125,70 +127,101 @@ impl Selection {
 }
 
 impl<F: Form> Sweep<'_, F> {
+    /// Writes the elements from `start` on, and gives the place of the first one that there is no room for.
     fn run<T: MatrixElement + Element>(
-        mut self,
+        &self,
+        pool: Pool,
         start: Cursor,
-        values: AnyBuffer,
-        mels: AnyBufferMut,
+        values: &[T],
+        xp: &mut [u8],
+        mels: &mut [T],
         sample_of: &mut [i32],
     ) -> Result<Cursor, Error> {
-        let Self { pool, form, samples, off_diagonal_only, .. } = self;
-        let values = values.typed::<T>()?.as_slice();
-        let results = mels.typed::<T>()?.into_mut_slice();
-        let (room, sites, width) = (results.len(), form.sites(), form.max_elements());
-        let max_len = max_block(form, pool.threads(), samples, sample_bytes(form, width, size_of::<T>()));
-        let (mut indices, mut counts) = (Vec::new(), Vec::new());
-        let (mut changes, mut mels) = (Vec::new(), Vec::new());
+        let Self { form, samples, .. } = *self;
+        let (room, width) = (mels.len(), form.max_elements());
+        let row_bytes = xp.len().checked_div(room).unwrap_or_default();
+        let max_len = block_len(form, width, size_of::<T>()).saturating_mul(pool.threads());
+        let mut found = Found { indices: Vec::new(), counts: Vec::new(), changes: Vec::new(), mels: Vec::new() };
         let (mut cursor, mut row) = (start, 0_usize);
         while cursor.sample < samples {
             // As many samples as will fill the room, judging by those before.
             let mean = row.checked_div(cursor.sample - start.sample).unwrap_or(width).max(1);
             let len = (room - row).div_ceil(mean).max(MIN_BLOCK).min(max_len).min(samples - cursor.sample);
-            let block = cursor.sample..cursor.sample + len;
-            indices.resize(len * sites, 0);
-            counts.resize(len, 0);
-            changes.resize(len * width, F::Change::default());
-            mels.resize(len * width, T::default());
-            self.configurations.read(pool, block.clone(), &mut indices)?;
-            let parts = (Rows::new(&mut counts, 1), Rows::new(&mut mels, width), Rows::new(&mut changes, width));
-            pool.for_each_part(len, min_samples(form, width), parts, |range, (counts, mels, changes)| {
-                let indices = &indices[range.start * sites..range.end * sites];
-                let (counts, mels, changes) = (counts.into_slice(), mels.into_slice(), changes.into_slice());
-                Elements { counts, mels, changes }.write_nonzero(form, values, indices, off_diagonal_only);
-            })?;
-
-            let Selection { of_sample, first_row, next } = Selection::new(cursor, &counts, width, row..room)?;
-            let end = first_row[of_sample.len()];
+            self.find(pool, cursor.sample..cursor.sample + len, values, &mut found)?;
+            let Selection { of_sample, first_row, next } = Selection::new(cursor, &found.counts, width, row..room)?;
+            let rows = row..first_row[of_sample.len()];
             let parts = (
-                RaggedRows::new(&mut results[row..end], &first_row, 1),
-                RaggedRows::new(&mut sample_of[row..end], &first_row, 1),
+                RaggedRows::new(&mut mels[rows.clone()], &first_row, 1),
+                RaggedRows::new(&mut sample_of[rows.clone()], &first_row, 1),
+                RaggedRows::new(&mut xp[rows.start * row_bytes..rows.end * row_bytes], &first_row, row_bytes),
             );
-            pool.for_each_part(of_sample.len(), min_samples(form, mean), parts, |range, (results, sample_of)| {
-                let (mut results, mut sample_of) = (results.into_slice().iter_mut(), sample_of.into_slice().iter_mut());
-                for number in range {
-                    for (place, result) in of_sample[number].clone().zip(&mut results) {
-                        *result = mels[place];
-                    }
-                    for sample in sample_of.by_ref().take(of_sample[number].len()) {
-                        *sample = (block.start + number) as i32;
-                    }
+            let min = min_samples(form, rows.len() * form.sites() / len);
+            pool.for_each_part(of_sample.len(), min, parts, |range, (mels, sample_of, xp)| {
+                let (mut mels, mut sample_of) = (mels.into_slice(), sample_of.into_slice());
+                let mut connected = Vec::with_capacity(range.len());
+                for sample in range {
+                    let places = of_sample[sample].clone();
+                    let (of_one, number);
+                    (of_one, mels) = mels.split_at_mut(places.len());
+                    (number, sample_of) = sample_of.split_at_mut(places.len());
+                    of_one.copy_from_slice(&found.mels[places.clone()]);
+                    number.fill((cursor.sample + sample) as i32);
+                    let indices = &found.indices[sample * form.sites()..][..form.sites()];
+                    connected.push(Connected { indices, rows: places.len(), changes: &found.changes[places] });
                 }
+                self.configurations.write(form, &connected, xp.into_slice());
             })?;
-            let elements =
-                Changes { indices: &indices, changes: &changes, of_sample: &of_sample, first_row: &first_row };
-            self.configurations.write(pool, form, &elements)?;
-            row = end;
-            match next {
-                Some(next) => {
-                    cursor = next;
-                    break;
-                }
-                None => cursor = Cursor { sample: block.end, element: 0 },
+            row = rows.end;
+            cursor = next.unwrap_or(Cursor { sample: cursor.sample + len, element: 0 });
+            if next.is_some() {
+                break;
             }
         }
-        results[row..].fill(T::default());
+        mels[row..].fill(T::default());
         sample_of[row..].fill(samples as i32);
-        self.configurations.fill(row..room);
+        let unused = Connected { indices: &vec![0; form.sites()], changes: &[], rows: room - row };
+        self.configurations.write(form, &[unused], &mut xp[row * row_bytes..]);
         Ok(cursor)
     }
+
+    /// Finds the elements of some samples that are not zero.
+    fn find<T: MatrixElement>(
+        &self,
+        pool: Pool,
+        samples: Range<usize>,
+        values: &[T],
+        found: &mut Found<F::Change, T>,
+    ) -> Result<(), Error> {
+        let (len, sites, width) = (samples.len(), self.form.sites(), self.form.max_elements());
+        found.indices.resize(len * sites, 0);
+        found.counts.resize(len, 0);
+        found.changes.resize(len * width, F::Change::default());
+        found.mels.resize(len * width, T::default());
+        let parts = (
+            Rows::new(&mut found.indices, sites),
+            Rows::new(&mut found.counts, 1),
+            Rows::new(&mut found.changes, width),
+            Rows::new(&mut found.mels, width),
+        );
+        let first_error = FirstError::default();
+        pool.for_each_part(len, min_samples(self.form, width), parts, |range, (indices, counts, changes, mels)| {
+            let indices = indices.into_slice();
+            let read = self.configurations.read(samples.start + range.start..samples.start + range.end, indices);
+            if read.is_ok() {
+                let (counts, mels, changes) = (counts.into_slice(), mels.into_slice(), changes.into_slice());
+                let elements = Elements { counts, mels, changes };
+                elements.write_nonzero(self.form, values, indices, self.off_diagonal_only);
+            }
+            first_error.keep(range.start, read);
+        })?;
+        first_error.into_result(self.samples)
+    }
+}
+
+/// The elements of a block of samples, as rows for each sample.
+struct Found<C, T> {
+    indices: Vec<LocalIndex>,
+    counts: Vec<u32>,
+    changes: Vec<C>,
+    mels: Vec<T>,
 }

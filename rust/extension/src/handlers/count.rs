@@ -1,12 +1,13 @@
 //! How many connected elements of each sample are not zero.
 
+use super::blocks::{block_len, blocks, min_samples};
 use super::configurations::{Configurations, configurations};
-use super::dispatch::with_number_type;
+use super::dispatch::{FirstError, with_number_type};
 use super::forms::{FormArguments, Operator, TablesArguments, TermsArguments};
-use super::scratch::{blocks, max_block, min_samples, sample_bytes};
 use ferroket_kernels::element::MatrixElement;
 use ferroket_kernels::elements::{Form, count_nonzero};
-use ferroket_xla_ffi::{AnyBuffer, Element, Error, Frame, Pool, Rows, handler};
+use ferroket_xla_ffi::{Error, Frame, Rows, handler};
+use std::ops::Range;
 
 handler! {
     /// Arguments `x (Ns, N)`, `kind`, the tables of the form, and `values`; attributes `starts`, `steps`, `sizes`,
@@ -27,35 +28,41 @@ fn call<F: FormArguments>(frame: &Frame) -> Result<(), Error> {
     counts.expect_dims(&x.dims()[..1])?;
     let off_diagonal_only = frame.attr_bool("off_diagonal_only")?;
     let Operator { sites, form, values } = Operator::<F>::parse(frame, x.dims()[1])?;
-    let configurations = configurations(&sites, x, None)?;
-    let sweep = Sweep { pool: frame.pool(), form: &form, off_diagonal_only, configurations };
-    let counts = counts.into_mut_slice();
-    with_number_type!(values.dtype(), "the values", T => sweep.run::<T>(values, counts))
+    let (configurations, _) = configurations(&sites, x, None)?;
+    let sweep = Sweep { form: &form, off_diagonal_only, configurations };
+    let samples = counts.len();
+    let counts = Rows::new(counts.into_mut_slice(), 1);
+    let first_error = FirstError::default();
+    with_number_type!(values.dtype(), "the values", T => {
+        let values = values.typed::<T>()?.as_slice();
+        frame.pool().for_each_part(samples, min_samples(&form, form.max_elements()), counts, |range, counts| {
+            first_error.keep(range.start, sweep.part(range, values, counts.into_slice()));
+        })
+    })?;
+    first_error.into_result(samples)
 }
 
 struct Sweep<'a, F: Form> {
-    pool: Pool<'a>,
     form: &'a F,
     off_diagonal_only: bool,
     configurations: Box<dyn Configurations<F> + 'a>,
 }
 
 impl<F: Form> Sweep<'_, F> {
-    fn run<T: MatrixElement + Element>(self, values: AnyBuffer, counts: &mut [i32]) -> Result<(), Error> {
-        let Self { pool, form, off_diagonal_only, configurations } = self;
-        let values = values.typed::<T>()?.as_slice();
-        let sites = form.sites();
-        let block_len = max_block(form, pool.threads(), counts.len(), sample_bytes(form, 0, 0));
-        let mut indices = vec![0; block_len * sites];
-        for block in blocks(counts.len(), block_len) {
+    /// The counts of some samples.
+    fn part<T: MatrixElement>(
+        &self,
+        samples: Range<usize>,
+        values: &[T],
+        counts: &mut [i32],
+    ) -> Result<(), ferroket_kernels::Error> {
+        let sites = self.form.sites();
+        let max_len = block_len(self.form, 0, 0).min(samples.len());
+        let mut indices = vec![0; max_len * sites];
+        for block in blocks(0..samples.len(), max_len) {
             let indices = &mut indices[..block.len() * sites];
-            configurations.read(pool, block.clone(), indices)?;
-            let indices = &*indices;
-            let counts = Rows::new(&mut counts[block.clone()], 1);
-            pool.for_each_part(block.len(), min_samples(form, form.max_elements()), counts, |range, counts| {
-                let indices = &indices[range.start * sites..range.end * sites];
-                count_nonzero(form, values, indices, off_diagonal_only, counts.into_slice());
-            })?;
+            self.configurations.read(samples.start + block.start..samples.start + block.end, indices)?;
+            count_nonzero(self.form, values, indices, self.off_diagonal_only, &mut counts[block]);
         }
         Ok(())
     }

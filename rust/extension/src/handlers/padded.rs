@@ -1,12 +1,13 @@
 //! Connected elements in the padded form: as many for each sample, those beyond its own with matrix element 0.
 
-use super::configurations::{Changes, Configurations, configurations};
+use super::blocks::{block_len, blocks, min_samples};
+use super::configurations::{Configurations, Connected, configurations};
 use super::dispatch::{FirstError, with_number_type};
 use super::forms::{FormArguments, Operator, TablesArguments, TermsArguments};
-use super::scratch::{blocks, max_block, min_samples, sample_bytes};
 use ferroket_kernels::element::MatrixElement;
 use ferroket_kernels::elements::{Elements, Form};
-use ferroket_xla_ffi::{AnyBuffer, AnyBufferMut, Element, Error, Frame, Pool, Rows, handler};
+use ferroket_xla_ffi::{Element, Error, Frame, Pool, Rows, handler};
+use std::ops::Range;
 
 handler! {
     /// Arguments `x (..., N)`, `kind`, the tables of the form, and `values`; attributes `starts`, `steps`, `sizes`,
@@ -38,15 +39,16 @@ fn call<F: FormArguments>(frame: &Frame) -> Result<(), Error> {
     }
     let samples = batch.iter().product();
     let Operator { sites, form, values } = Operator::<F>::parse(frame, sites)?;
-    let configurations = configurations(&sites, x, xp)?;
-    let sweep = Sweep { pool: frame.pool(), form: &form, samples, room, states, configurations };
-    with_number_type!(mels.dtype(), "the matrix elements", T => sweep.run::<T>(values, mels))
+    let (configurations, xp) = configurations(&sites, x, xp)?;
+    let sweep = Sweep { form: &form, room, states, configurations };
+    with_number_type!(mels.dtype(), "the matrix elements", T => {
+        let values = values.typed::<T>()?.as_slice();
+        sweep.run(frame.pool(), samples, values, mels.typed::<T>()?.into_mut_slice(), xp)
+    })
 }
 
 struct Sweep<'a, F: Form> {
-    pool: Pool<'a>,
     form: &'a F,
-    samples: usize,
     /// K, the room for elements of each sample.
     room: usize,
     /// Whether configurations are wanted.
@@ -55,43 +57,57 @@ struct Sweep<'a, F: Form> {
 }
 
 impl<F: Form> Sweep<'_, F> {
-    fn run<T: MatrixElement + Element>(mut self, values: AnyBuffer, mels: AnyBufferMut) -> Result<(), Error> {
-        let Self { pool, form, samples, room, .. } = self;
-        let values = values.typed::<T>()?.as_slice();
-        let mels = mels.typed::<T>()?.into_mut_slice();
-        let sites = form.sites();
-        let changes_room = if self.states { room } else { 0 };
-        let block_len = max_block(form, pool.threads(), samples, sample_bytes(form, changes_room, 0));
-        let mut indices = vec![0; block_len * sites];
-        let mut counts = vec![0; block_len];
-        let mut changes = vec![Default::default(); block_len * changes_room];
-        for block in blocks(samples, block_len) {
+    fn run<T: MatrixElement + Element>(
+        &self,
+        pool: Pool,
+        samples: usize,
+        values: &[T],
+        mels: &mut [T],
+        xp: &mut [u8],
+    ) -> Result<(), Error> {
+        let numbers = self.room * if self.states { self.form.sites() } else { 1 };
+        let width = xp.len().checked_div(samples).unwrap_or_default();
+        let parts = (Rows::new(mels, self.room), Rows::new(xp, width));
+        let first_error = FirstError::default();
+        pool.for_each_part(samples, min_samples(self.form, numbers), parts, |range, (mels, xp)| {
+            first_error.keep(range.start, self.part(range, values, mels.into_slice(), xp.into_slice()));
+        })?;
+        first_error.into_result(samples)
+    }
+
+    /// The elements of some samples.
+    fn part<T: MatrixElement>(
+        &self,
+        samples: Range<usize>,
+        values: &[T],
+        mels: &mut [T],
+        xp: &mut [u8],
+    ) -> Result<(), ferroket_kernels::Error> {
+        let Self { form, room, states, ref configurations } = *self;
+        let (sites, changes_room) = (form.sites(), if states { room } else { 0 });
+        let max_len = block_len(form, changes_room, 0).min(samples.len());
+        let mut indices = vec![0; max_len * sites];
+        let mut counts = vec![0; max_len];
+        let mut changes = vec![F::Change::default(); max_len * changes_room];
+        let width = xp.len().checked_div(samples.len()).unwrap_or_default();
+        for block in blocks(0..samples.len(), max_len) {
             let len = block.len();
-            let indices = &mut indices[..len * sites];
-            self.configurations.read(pool, block.clone(), indices)?;
-
-            let first_error = FirstError::default();
-            let indices = &*indices;
-            let parts = (
-                Rows::new(&mut counts[..len], 1),
-                Rows::new(&mut mels[block.start * room..block.end * room], room),
-                Rows::new(&mut changes[..len * changes_room], changes_room),
-            );
-            pool.for_each_part(len, min_samples(form, room), parts, |range, (counts, mels, changes)| {
-                let first = block.start + range.start;
-                let indices = &indices[range.start * sites..range.end * sites];
-                let (counts, mels, changes) = (counts.into_slice(), mels.into_slice(), changes.into_slice());
-                let elements = Elements { counts, mels, changes };
-                first_error.keep(first, elements.write_active(form, values, indices, first));
-            })?;
-            first_error.into_result(samples)?;
-
-            if self.states {
-                let of_sample: Vec<_> =
-                    counts[..len].iter().enumerate().map(|(s, &n)| s * room..s * room + n as usize).collect();
-                let first_row: Vec<_> = (block.start..=block.end).map(|sample| sample * room).collect();
-                let changes = Changes { indices, changes: &changes, of_sample: &of_sample, first_row: &first_row };
-                self.configurations.write(pool, form, &changes)?;
+            let (indices, counts) = (&mut indices[..len * sites], &mut counts[..len]);
+            let first = samples.start + block.start;
+            configurations.read(first..first + len, indices)?;
+            let (mels, changes) = (&mut mels[block.start * room..][..len * room], &mut changes[..len * changes_room]);
+            Elements { counts, mels, changes }.write_active(form, values, indices, first)?;
+            if states {
+                let connected: Vec<_> = counts
+                    .iter()
+                    .enumerate()
+                    .map(|(sample, &count)| Connected {
+                        indices: &indices[sample * sites..][..sites],
+                        changes: &changes[sample * room..][..count as usize],
+                        rows: room,
+                    })
+                    .collect();
+                configurations.write(form, &connected, &mut xp[block.start * width..][..len * width]);
             }
         }
         Ok(())

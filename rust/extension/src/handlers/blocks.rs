@@ -1,0 +1,29 @@
+//! How many samples a thread gets, and how many it works on at once.
+
+use ferroket_kernels::elements::Form;
+use ferroket_kernels::local_states::LocalIndex;
+use std::ops::Range;
+
+/// The memory that a thread may use for a block of samples, unless a few samples take more: what stays in its cache.
+const SCRATCH: usize = 1 << 19;
+
+/// So many numbers of the results are worth a thread's while.
+const MIN_NUMBERS: usize = 1 << 15;
+
+/// The most samples that a thread works on at once, if each has so many elements in memory, of so many bytes beside the
+/// changes.
+pub(super) fn block_len<F: Form>(form: &F, elements: usize, bytes: usize) -> usize {
+    let sample = form.sites() * size_of::<LocalIndex>() + elements * (size_of::<F::Change>() + bytes);
+    (SCRATCH / sample.max(1)).max(F::GRAIN)
+}
+
+/// The least samples that a thread gets, if there are so many numbers to write for each.
+pub(super) fn min_samples<F: Form>(form: &F, numbers: usize) -> usize {
+    (MIN_NUMBERS / numbers.max(form.sites()).max(1)).max(F::GRAIN)
+}
+
+/// The range in pieces of at most `len`.
+pub(super) fn blocks(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range.step_by(len.max(1)).map(move |start| start..(start + len).min(end))
+}
