@@ -36,15 +36,18 @@ class Example:
     """Whether sums and products of it are of the same class."""
     has_coefficients: bool = True
 
+    @cached_property
     def theirs(self) -> Any:
+        """NetKet's; nobody may change it."""
         return self.make(NETKET)
 
     def ours(self) -> Any:
-        return fk.accelerate(self.theirs()) if self.by_accelerate else self.make(fk.operator)
+        """A new one."""
+        return fk.accelerate(self.theirs) if self.by_accelerate else self.make(fk.operator)
 
     @cached_property
     def basis(self) -> np.ndarray:
-        return np.asarray(self.theirs().hilbert.all_states())
+        return np.asarray(self.theirs.hilbert.all_states())
 
     @cached_property
     def matrix(self) -> np.ndarray:

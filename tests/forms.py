@@ -1,5 +1,6 @@
 """The compiled forms by definition, slow and plain, and random ones."""
 
+import itertools
 from typing import Any
 
 import jax
@@ -143,6 +144,23 @@ def random_tables(
         same = [other for _, other in terms if len(other) == rows]
         terms.append((where, same[0] if same and rng.random() < 0.5 else matrix))
     return Tables.from_matrices(sites, terms, diagonal=diagonal or None, dtype=dtype)
+
+
+def basis(sites: LocalStates) -> np.ndarray:
+    """All configurations, in the order of a Kronecker product."""
+    return np.array(list(itertools.product(*values_of_sites(sites))))
+
+
+def matrix(form: Form) -> np.ndarray:
+    """The matrix of a form, from its connected elements, in the order of :func:`basis`."""
+    x = basis(form.sites)
+    number = {tuple(configuration): i for i, configuration in enumerate(x.tolist())}
+    result = np.zeros((len(x), len(x)), form.dtype)
+    xp, mels = form.padded(x)
+    for row, configurations, elements in zip(result, np.asarray(xp).tolist(), np.asarray(mels), strict=True):
+        for configuration, mel in zip(configurations, elements, strict=True):
+            row[number[tuple(configuration)]] += mel
+    return result
 
 
 MIXED = nk.hilbert.Spin(1, 2) * nk.hilbert.Qubit(2) * nk.hilbert.Fock(3, 1)

@@ -73,3 +73,97 @@ def test_a_missing_attribute_is_an_error() -> None:
     target = jax.ffi.ffi_call("ferroket_ising", [XP, MELS])
     with pytest.raises(ERRORS, match="second"):
         jax.block_until_ready(target(X, EDGES, ONE, ONE, states=True, first=np.float64(1)))
+
+
+# The compiled forms: two sites of two states, a σᶻ on the first and a flip of the second where the first is 1.
+
+BITS = np.array([[0, 0], [1, 0], [1, 1]], np.int8)
+NO_KIND = np.zeros(0, np.int32)
+TERMS: dict[str, Any] = {
+    "x": BITS,
+    "kind": NO_KIND,
+    "flip": np.array([[0], [2]], np.uint32),
+    "first": np.array([0, 1, 2], np.int32),
+    "mask": np.array([[0], [1]], np.uint32),
+    "pattern": np.array([[0], [1]], np.uint32),
+    "sign": np.array([[1], [0]], np.uint32),
+    "values": np.array([0.5, 2.0], np.float32),
+}
+TABLES: dict[str, Any] = {
+    "x": BITS,
+    "kind": NO_KIND,
+    "first_site": np.array([0, 1, 3], np.int32),
+    "sites": np.array([0, 0, 1], np.int32),
+    "table": np.array([0, 1], np.int32),
+    "first_row": np.array([0, 2, 6], np.int32),
+    "first_entry": np.array([0, 1, 2, 2, 2, 3, 4], np.int32),
+    "columns": np.array([0, 1, 3, 2], np.int32),
+    "values": np.array([0.5, -0.5, 2.0, 2.0], np.float32),
+}
+FORM_ATTRIBUTES = {
+    "starts": np.array([0.0]),
+    "steps": np.array([1.0]),
+    "sizes": np.array([2]),
+    "diagonal": True,
+}
+FORM_XP, FORM_MELS = jax.ShapeDtypeStruct((3, 2, 2), np.int8), jax.ShapeDtypeStruct((3, 2), np.float32)
+
+
+def call_form(target: str, args: dict[str, Any], results: tuple[Any, ...], **attributes: Any) -> list[np.ndarray]:
+    call = jax.ffi.ffi_call(target, list(results))
+    return [np.asarray(result) for result in call(*args.values(), **(FORM_ATTRIBUTES | attributes))]
+
+
+@pytest.mark.parametrize(("target", "args"), [("ferroket_terms", TERMS), ("ferroket_tables", TABLES)])
+def test_right_calls_of_the_forms(target: str, args: dict[str, Any]) -> None:
+    xp, mels = call_form(target, args, (FORM_XP, FORM_MELS), states=True)
+    np.testing.assert_array_equal(xp, [[[0, 0], [0, 0]], [[1, 0], [1, 1]], [[1, 1], [1, 0]]])
+    np.testing.assert_array_equal(mels, [[0.5, 0], [-0.5, 2], [-0.5, 2]])
+    (alone,) = call_form(target, args, (FORM_MELS,), states=False)
+    np.testing.assert_array_equal(alone, mels)
+    (counts,) = call_form(f"{target}_count", args, (jax.ShapeDtypeStruct((3,), np.int32),), off_diagonal_only=True)
+    assert counts.tolist() == [0, 1, 1]
+    results = tuple(
+        jax.ShapeDtypeStruct(*of) for of in (((3, 2), "int8"), ((3,), "float32"), ((3,), "int32"), ((2,), "int32"))
+    )
+    xp, mels, sample, cursor = call_form(
+        f"{target}_compact", args | {"cursor": np.array([1, 1], np.int32)}, results, off_diagonal_only=False
+    )
+    np.testing.assert_array_equal(xp, [[1, 1], [1, 1], [1, 0]])
+    assert (mels.tolist(), sample.tolist(), cursor.tolist()) == ([2, -0.5, 2], [1, 2, 2], [3, 0])
+
+
+@pytest.mark.parametrize(
+    ("target", "change", "attributes", "message"),
+    [
+        ("terms", {"flip": np.array([[0], [2]], np.int32)}, {}, "flip.*int32.*uint32"),
+        ("terms", {"mask": np.zeros((3, 1), np.uint32)}, {}, r"mask.*\[3, 1\].*\[2, 1\]"),
+        ("terms", {"sign": np.zeros((2, 2), np.uint32)}, {}, r"sign.*\[2, 2\].*\[2, 1\]"),
+        ("terms", {"first": np.array([0, 2, 1], np.int32)}, {}, "first.* ends with 1, not with 2"),
+        ("terms", {"first": np.array([1, 1, 2], np.int32)}, {}, "first.* begins with 1, not with 0"),
+        ("terms", {"flip": np.array([[0], [4]], np.uint32)}, {}, "flip.*site"),
+        ("terms", {"pattern": np.array([[0], [2]], np.uint32)}, {}, "pattern"),
+        ("terms", {}, {"diagonal": False}, "diagonal"),
+        ("terms", {}, {"sizes": np.array([3])}, "site 0 has 3 local states, but terms are for sites with two"),
+        ("terms", {}, {"starts": np.array([0.0, 1.0])}, "2 starts, 1 steps and 1 sizes"),
+        ("terms", {"kind": np.array([0, 1], np.int32)}, {}, "kind"),
+        ("terms", {"values": np.ones(2, bool)}, {}, "bool"),
+        ("tables", {"sites": np.array([0, 0, 2], np.int32)}, {}, "site"),
+        ("tables", {"sites": np.array([0, 0, -1], np.int32)}, {}, "site"),
+        ("tables", {"table": np.array([0, 2], np.int32)}, {}, "matri|table"),
+        ("tables", {"columns": np.array([0, 1, 4, 2], np.int32)}, {}, "column"),
+        ("tables", {"columns": np.array([0, 1, -1, 2], np.int32)}, {}, "column"),
+        ("tables", {"first_row": np.array([0, 3, 6], np.int32)}, {}, "row"),
+        ("tables", {"first_entry": np.array([0, 1, 2, 2, 2, 3, 5], np.int32)}, {}, "first_entry.* ends with 5"),
+        ("tables", {}, {"diagonal": False}, "diagonal"),
+        ("tables", {"x": BITS * 2}, {}, "sample 1, site 0 has the value 2, but the local states are 0 and 1"),
+    ],
+)
+def test_wrong_calls_of_the_forms(target: str, change: Any, attributes: Any, message: str) -> None:
+    args = (TERMS if target == "terms" else TABLES) | change
+    mels = jax.ShapeDtypeStruct((3, 2), args["values"].dtype)
+    with pytest.raises(ERRORS, match=message):
+        call_form(f"ferroket_{target}", args, (FORM_XP, mels), states=True, **attributes)
+    counts = jax.ShapeDtypeStruct((3,), np.int32)
+    with pytest.raises(ERRORS, match=message):
+        call_form(f"ferroket_{target}_count", args, (counts,), off_diagonal_only=False, **attributes)

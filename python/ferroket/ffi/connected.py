@@ -101,7 +101,9 @@ def _transpose(cotangents: Sequence[Any], x: Any, *tables: Any, family: Family, 
     static = {"n_conn": params["n_conn"], "states": False, **dict(params["attributes"])}
 
     def matrix_elements(*coefficients: jax.Array) -> jax.Array:
-        filled = list(tables)
+        # As constants of the program, tables would be mixed up by the XLA of jaxlib 0.7 and 0.8, if read twice.
+        barrier = jax.lax.optimization_barrier
+        filled = [table if i in family.coefficients else barrier(table) for i, table in enumerate(tables)]
         for i, coefficient in zip(unknown, coefficients, strict=True):
             filled[i] = coefficient
         return family.reference(x, *filled, **static)[-1]

@@ -286,11 +286,12 @@ def _terms_of_netkets(operator: Any) -> Iterator[tuple[Term, Any]]:
     for block, tables in operator._operator_data.items():
         for key, table in tables.items():
             length, sectors = key if isinstance(key, tuple) else (key, (0,))
+            if not length:
+                yield (), np.asarray(table[-1]).sum().item()
+                continue
+            half = length // 2
             for where, weight in _hops(table):
-                half = length // 2
-                if not length:
-                    yield (), weight
-                elif block.startswith("mixed"):
+                if block.startswith("mixed"):
                     for pair in sectors:
                         hop: list[tuple[int, int]] = []
                         for sector, to, origin in zip(pair, where[:half], where[half:], strict=True):

@@ -11,6 +11,10 @@ import numpy as np
 from netket.utils.numbers import StaticZero, is_scalar
 
 from ferroket.ffi import Family, connected_elements
+from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.compiled import Form, Terms, local_states, site_bits
+from ferroket.operator.local_operator import LocalOperator
+from ferroket.operator.term_list import TermList
 from ferroket.operator.validation import check_coefficient, check_samples, is_traced, lattice_edges, two_local_states
 
 

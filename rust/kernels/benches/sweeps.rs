@@ -1,4 +1,4 @@
-//! The time of one thread for the steps of a sweep: `cargo bench -p ferroket-kernels [NAME]`.
+//! The time of one thread for the steps of a sweep: `cargo bench -p ferroket-kernels [-- NAME...]`.
 
 use ferroket_kernels::element::Sample;
 use ferroket_kernels::elements::{Elements, Form, count_nonzero, write_configurations};
@@ -137,7 +137,8 @@ fn report(case: &str, step: &str, mut work: impl FnMut()) {
 }
 
 fn steps<F: Form>(case: &str, form: &F, sites: &Sites, values: &[f64], indices: &[u16]) {
-    if env::args().skip(1).any(|name| !name.starts_with('-') && !case.contains(&name)) {
+    let names: Vec<_> = env::args().skip(1).filter(|name| !name.starts_with('-')).collect();
+    if !names.is_empty() && !names.iter().any(|name| case.contains(name)) {
         return;
     }
     let room = form.max_elements();

@@ -10,7 +10,7 @@
 use crate::Error;
 use crate::element::{MatrixElement, Sample};
 use crate::local_states::{Configuration, LocalIndex, LocalStates};
-use crate::simd::vectorized;
+use crate::simd::{copy, vectorized};
 
 /// An operator's structure: its connected elements, up to the values of its terms.
 pub trait Form: Sync {
@@ -47,8 +47,8 @@ pub trait Sink<C: Copy, T: Copy> {
 
     /// Takes the next few elements of a sample.
     #[inline(always)]
-    fn extend(&mut self, sample: usize, changes: &[C], mels: &[T]) {
-        for (&change, &mel) in changes.iter().zip(mels) {
+    fn extend<const N: usize>(&mut self, sample: usize, changes: [C; N], mels: [T; N]) {
+        for (change, mel) in changes.into_iter().zip(mels) {
             self.push(sample, change, mel);
         }
     }
@@ -130,14 +130,20 @@ impl<C: Copy, T: Copy> Sink<C, T> for Active<'_, C, T> {
     }
 
     #[inline(always)]
-    fn extend(&mut self, sample: usize, changes: &[C], mels: &[T]) {
+    fn extend<const N: usize>(&mut self, sample: usize, changes: [C; N], mels: [T; N]) {
         let Elements { counts, mels: all_mels, changes: all_changes } = &mut self.elements;
-        let count = (counts[sample] as usize).min(self.room);
-        let kept = mels.len().min(self.room - count);
-        counts[sample] += mels.len() as u32;
-        all_mels[sample * self.room + count..][..kept].copy_from_slice(&mels[..kept]);
-        if !all_changes.is_empty() {
-            all_changes[sample * self.room + count..][..kept].copy_from_slice(&changes[..kept]);
+        let count = counts[sample] as usize;
+        if count + N <= self.room {
+            counts[sample] += N as u32;
+            let start = sample * self.room + count;
+            all_mels[start..start + N].copy_from_slice(&mels);
+            if !all_changes.is_empty() {
+                all_changes[start..start + N].copy_from_slice(&changes);
+            }
+        } else {
+            for (change, mel) in changes.into_iter().zip(mels) {
+                self.push(sample, change, mel);
+            }
         }
     }
 }
@@ -169,6 +175,11 @@ impl<C: Copy, T: MatrixElement> Sink<C, T> for Count<'_> {
     fn push(&mut self, sample: usize, _: C, mel: T) {
         self.0[sample] += i32::from(mel != T::default());
     }
+
+    #[inline(always)]
+    fn extend<const N: usize>(&mut self, sample: usize, _: [C; N], mels: [T; N]) {
+        self.0[sample] += mels.into_iter().map(|mel| i32::from(mel != T::default())).sum::<i32>();
+    }
 }
 
 /// Counts the elements of each sample that are not zero.
@@ -199,7 +210,7 @@ pub fn write_configurations<F: Form, S: Sample>(
                 form.write(states, sample, change, row);
             }
             for row in rows {
-                row.copy_from_slice(&sample.values);
+                copy(&sample.values, row);
             }
         },
     );

@@ -17,3 +17,31 @@ pub(crate) fn vectorized<R>(work: impl FnOnce() -> R) -> R {
     }
     work()
 }
+
+/// Copies a row. Short rows are copied by vector code in place, which is faster than to call the system's function.
+#[inline(always)]
+pub(crate) fn copy<S: Copy>(from: &[S], to: &mut [S]) {
+    // As many values as make 64 bytes, a number that the compiler knows.
+    match size_of::<S>() {
+        1 => copy_parts::<S, 64>(from, to),
+        2 => copy_parts::<S, 32>(from, to),
+        4 => copy_parts::<S, 16>(from, to),
+        8 => copy_parts::<S, 8>(from, to),
+        _ => to.copy_from_slice(from),
+    }
+}
+
+/// Copies a row in parts of `N`, the last one of which overlaps with the one before.
+#[inline(always)]
+fn copy_parts<S: Copy, const N: usize>(from: &[S], to: &mut [S]) {
+    if let (Some(last), Some(last_to)) = (from.last_chunk::<N>(), to.last_chunk_mut::<N>())
+        && from.len() <= 8 * N
+    {
+        *last_to = *last;
+        for (to, from) in to.as_chunks_mut::<N>().0.iter_mut().zip(from.as_chunks::<N>().0) {
+            *to = *from;
+        }
+    } else {
+        to.copy_from_slice(from);
+    }
+}

@@ -9,6 +9,7 @@ use crate::element::{MatrixElement, Sample};
 use crate::elements::{Form, Sink};
 use crate::error::{check, check_offsets};
 use crate::local_states::{Configuration, LocalIndex, LocalStates, Sites};
+use crate::simd::copy;
 use std::ops::Range;
 
 /// The tables of [`Tables`].
@@ -234,7 +235,7 @@ impl Form for Tables<'_> {
 
     #[inline(always)]
     fn write<S: Sample>(&self, states: &LocalStates<S>, sample: &Configuration<S>, entry: Entry, row: &mut [S]) {
-        row.copy_from_slice(&sample.values);
+        copy(&sample.values, row);
         let mut column = entry.column;
         for digit in self.terms.get(entry.term as usize).map_or(&[][..], |&term| self.digits(term)).iter().rev() {
             let index;

@@ -13,7 +13,7 @@ use crate::element::{MatrixElement, Sample};
 use crate::elements::{Form, Sink};
 use crate::error::{check, check_offsets};
 use crate::local_states::{Configuration, LocalIndex, LocalStates, Sites};
-use crate::simd::vectorized;
+use crate::simd::{copy, vectorized};
 use std::hint::select_unpredictable;
 
 /// Words of a column.
@@ -45,12 +45,37 @@ pub struct TermTables<'a> {
 }
 
 /// The terms of an operator, without their values.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Terms<'a> {
     tables: TermTables<'a>,
+    /// What each group flips.
+    flips: Vec<Flip>,
     sites: usize,
     words: usize,
     diagonal: bool,
+}
+
+/// Configurations that differ from the sample at more sites than these are written eight sites at a time.
+const FEW: usize = 4;
+
+/// The sites that a group flips.
+#[derive(Debug, Clone, Copy)]
+struct Flip {
+    /// How many.
+    count: u32,
+    /// The first few of them.
+    first: [u32; FEW],
+}
+
+impl Flip {
+    fn new(row: &[u32]) -> Self {
+        let mut first = [0; FEW];
+        let sites = row.iter().enumerate().flat_map(|(word, &flip)| bits(flip).map(move |bit| 32 * word + bit));
+        for (first, site) in first.iter_mut().zip(sites) {
+            *first = site as u32;
+        }
+        Self { count: row.iter().map(|word| word.count_ones()).sum(), first }
+    }
 }
 
 /// How many words of 32 bits a row of the tables has.
@@ -93,7 +118,8 @@ impl<'a> Terms<'a> {
             })?;
             check(!(flips && diagonal && group == 0), || "group 0 flips sites, but is that of the diagonal".into())?;
         }
-        Ok(Self { tables, sites: n_sites, words, diagonal })
+        let flips = flip.chunks_exact(words).map(Flip::new).collect();
+        Ok(Self { tables, flips, sites: n_sites, words, diagonal })
     }
 
     /// The groups, the diagonal included.
@@ -187,11 +213,11 @@ impl<'a> Terms<'a> {
                 for (group, (sums, active)) in sums.iter_mut().zip(&mut active).enumerate().take(tile) {
                     *active = self.evaluate(first + group, values, &columns, all, &mut sums[..words]);
                 }
-                if active[..tile].iter().all(|active| *active == all) {
+                if active == [all; TILE] && tile == TILE {
                     let groups: [u32; TILE] = std::array::from_fn(|group| (first + group) as u32);
                     for lane in 0..len {
                         let mels: [T; TILE] = std::array::from_fn(|group| sums[group][lane / 64][lane % 64]);
-                        sink.extend(start + lane, &groups[..tile], &mels[..tile]);
+                        sink.extend(start + lane, groups, mels);
                     }
                 } else {
                     for (group, (sums, active)) in sums.iter().zip(&active).enumerate().take(tile) {
@@ -238,26 +264,21 @@ impl Form for Terms<'_> {
     #[inline(always)]
     fn write<S: Sample>(&self, _: &LocalStates<S>, sample: &Configuration<S>, group: u32, row: &mut [S]) {
         let Configuration { values, flipped } = sample;
-        let flip = self.row(self.tables.flip, group as usize);
-        if flip.iter().map(|word| word.count_ones()).sum::<u32>() > MANY {
-            let masks = flip.iter().flat_map(|word| word.to_le_bytes());
+        let flip = &self.flips[group as usize];
+        if let Some(sites) = flip.first.get(..flip.count as usize) {
+            copy(values, row);
+            for &site in sites {
+                row[site as usize] = flipped[site as usize];
+            }
+        } else {
+            let masks = self.row(self.tables.flip, group as usize).iter().flat_map(|word| word.to_le_bytes());
             let sites = values.chunks(8).zip(flipped.chunks(8)).zip(row.chunks_mut(8));
             for (mask, ((values, flipped), row)) in masks.zip(sites) {
                 select(mask, values, flipped, row);
             }
-        } else {
-            row.copy_from_slice(values);
-            for (word, &flip) in flip.iter().enumerate() {
-                for bit in bits(flip) {
-                    row[32 * word + bit] = flipped[32 * word + bit];
-                }
-            }
         }
     }
 }
-
-/// Configurations that differ from the sample at more sites than these are written eight sites at a time.
-const MANY: u32 = 4;
 
 /// The bits of each byte.
 const BITS: [[bool; 8]; 256] = {
