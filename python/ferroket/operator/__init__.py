@@ -1,6 +1,6 @@
 """Drop-in operators: NetKet's constructors and NetKet's contract, with connected elements from Rust."""
 
-from ferroket.operator import boson, fermion, spin
+from ferroket.operator import boson, fermion, permutation, spin
 from ferroket.operator.bose_hubbard import BoseHubbard
 from ferroket.operator.conserving_fermion import (
     FermiHubbard,
@@ -13,6 +13,7 @@ from ferroket.operator.graph import GraphOperator, Heisenberg
 from ferroket.operator.ising import Ising
 from ferroket.operator.local_operator import LocalOperator
 from ferroket.operator.pauli_strings import PauliStrings
+from ferroket.operator.permutation import PermutationOperator, PermutationOperatorFermion, SpinFlipOperator
 from ferroket.operator.term_sum import TermSum
 
 __all__ = [
@@ -26,9 +27,13 @@ __all__ = [
     "ParticleNumberAndSpinConservingFermioperator2nd",
     "ParticleNumberConservingFermioperator2nd",
     "PauliStrings",
+    "PermutationOperator",
+    "PermutationOperatorFermion",
+    "SpinFlipOperator",
     "TermSum",
     "accelerate",
     "boson",
     "fermion",
+    "permutation",
     "spin",
 ]

@@ -25,7 +25,7 @@ class Accelerated(DiscreteJaxOperator):
     :meth:`_find_hermitian` and, where its sites have two local states, :meth:`_terms`.
     """
 
-    _family: ClassVar[type]
+    _family: ClassVar[Any]
     """The class of NetKet whose instances this family's arithmetic takes."""
 
     _definition: ClassVar[tuple[str, ...]]
@@ -191,10 +191,12 @@ class Accelerated(DiscreteJaxOperator):
 
     def to_dense(self) -> jax.Array:
         """The dense matrix of the operator."""
-        if is_traced(*jax.tree.leaves(self._form)):
-            dense: jax.Array = super().to_dense()
-            return dense
-        return jnp.asarray(self.to_sparse().toarray())
+        if not is_traced(*jax.tree.leaves(self._form)):
+            return jnp.asarray(self.to_sparse().toarray())
+        x = self.hilbert.all_states()
+        xp, mels = self.get_conn_padded(x)
+        columns = self.hilbert.states_to_numbers(xp)
+        return jnp.zeros((len(x), len(x)), mels.dtype).at[jnp.arange(len(x))[:, None], columns].add(mels)
 
     def trace(self) -> complex | float:
         """The sum of the diagonal elements.
@@ -432,4 +434,3 @@ class Accelerated(DiscreteJaxOperator):
 
 def _combines(other: Any) -> bool:
     return is_scalar(other) or isinstance(other, nk.operator.AbstractOperator)
-

@@ -30,8 +30,8 @@ class BoseHubbard(Accelerated, nk.operator.BoseHubbardJax):
 
     It takes the place of :class:`netket.operator.BoseHubbardJax`: the same constructor. Sums with operators on the
     same edges, and multiples, are :class:`BoseHubbard` again; other sums and products are
-    :class:`ferroket.operator.LocalOperator`. The coefficients are leaves of the pytree: derivatives by them work, and new
-    ones recompile nothing.
+    :class:`ferroket.operator.LocalOperator`. The coefficients are leaves of the pytree: derivatives by them work, and
+    new ones recompile nothing.
 
     Args:
         hilbert: A :class:`netket.hilbert.Fock` space with a largest occupation number.
@@ -57,9 +57,9 @@ class BoseHubbard(Accelerated, nk.operator.BoseHubbardJax):
         self,
         hilbert: Any,
         graph: Any,
-        U: Any,  # noqa: N803
-        V: Any = 0.0,  # noqa: N803
-        J: Any = 1.0,  # noqa: N803
+        U: Any,
+        V: Any = 0.0,
+        J: Any = 1.0,
         mu: Any = 0.0,
         dtype: Any = None,
     ) -> None:
@@ -71,8 +71,8 @@ class BoseHubbard(Accelerated, nk.operator.BoseHubbardJax):
         loops = np.flatnonzero(edges[:, 0] == edges[:, 1])
         if loops.size:
             raise ValueError(
-                f"edge {int(loops[0])} joins site {int(edges[loops[0], 0])} with itself, but bosons hop between two sites: "
-                "leave it out"
+                f"edge {int(loops[0])} joins site {int(edges[loops[0], 0])} with itself, but bosons hop between two "
+                "sites: leave it out"
             )
         local_states(hilbert)
         super().__init__(hilbert, edges, U, V, J, mu, dtype)
@@ -140,7 +140,9 @@ class BoseHubbard(Accelerated, nk.operator.BoseHubbardJax):
 
     def _map(self, function: Callable[..., Any], *others: "BoseHubbard") -> Self:
         operators = (self, *others)
-        return self._with([function(*(getattr(operator, f"_{name}") for operator in operators)) for name in _COEFFICIENTS])
+        return self._with(
+            [function(*(getattr(operator, f"_{name}") for operator in operators)) for name in _COEFFICIENTS]
+        )
 
     def copy(self, *, dtype: Any = None) -> Self:
         """The same operator, maybe of another dtype."""
@@ -203,9 +205,7 @@ class BoseHubbard(Accelerated, nk.operator.BoseHubbardJax):
     # Identity and pytree
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(U={self._U}, V={self._V}, J={self._J}, mu={self._mu}; dim={self.hilbert.size})"
-        )
+        return f"{type(self).__name__}(U={self._U}, V={self._V}, J={self._J}, mu={self._mu}; dim={self.hilbert.size})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_key_": None, "_structure_": None}

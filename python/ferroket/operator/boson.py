@@ -5,7 +5,9 @@ from typing import Any
 from netket.operator import boson as _netkets
 
 from ferroket.operator.local_operator import LocalOperator
-from ferroket.operator.spin import identity as identity
+from ferroket.operator.spin import identity
+
+__all__ = ["create", "destroy", "identity", "number", "proj"]
 
 
 def destroy(hilbert: Any, site: int, dtype: Any = None, *, cls: Any = LocalOperator) -> Any:

@@ -23,8 +23,6 @@ def has_two_states(hilbert: Any) -> bool:
 
 def terms_of(operator: Any) -> TermList | None:
     """One of our operators as a sum of non-branching terms; None if it can't be one."""
-    if isinstance(operator, Ising):
-        operator = operator.to_local_operator()
     if not isinstance(operator, Accelerated) or not has_two_states(operator.hilbert):
         return None
     terms: TermList = operator._terms()
@@ -100,15 +98,17 @@ def to_local_operator(operator: Any) -> Any:
 
     terms = terms_of(operator)
     if terms is None:
-        raise TypeError(f"a {type(operator).__name__} on {operator.hilbert!r} can't be a LocalOperator: keep it as it is")
+        raise TypeError(
+            f"a {type(operator).__name__} on {operator.hilbert!r} can't be a LocalOperator: keep it as it is"
+        )
     terms = terms.merged()
     support = terms.flip | terms.mask | terms.sign
     sizes = popcount(support)
     if len(terms) and sizes.max() > _LARGEST_MATRIX:
         raise ValueError(
-            f"the operator has a term on {int(sizes.max())} sites, whose matrix would have {1 << int(sizes.max())} rows, "
-            f"but a LocalOperator holds matrices on {_LARGEST_MATRIX} sites at most: keep the operator as it is, or "
-            "take to_pauli_strings"
+            f"the operator has a term on {int(sizes.max())} sites, whose matrix would have {1 << int(sizes.max())} "
+            f"rows, but a LocalOperator holds matrices on {_LARGEST_MATRIX} sites at most: keep the operator as it "
+            "is, or take to_pauli_strings"
         )
     matrices: dict[tuple[int, ...], np.ndarray] = {}
     constant: Any = 0

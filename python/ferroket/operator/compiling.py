@@ -12,9 +12,7 @@ _MOST_FLIPS = 8
 """Terms that flip more sites aren't tried as terms that look at them."""
 
 
-def compile_terms(
-    terms: TermList, hilbert: Any, dtype: Any, *, cutoff: float = 0.0, most: int | None = None
-) -> Terms:
+def compile_terms(terms: TermList, hilbert: Any, dtype: Any, *, cutoff: float = 0.0, most: int | None = None) -> Terms:
     """The compiled form of an operator on sites with two local states.
 
     Args:
@@ -67,6 +65,4 @@ def in_fewer_terms(terms: TermList) -> TermList:
     group, n_groups = group_of_rows(np.concatenate([whole.flip, split.flip]))
     of_whole, of_split = group[: len(whole)], group[len(whole) :]
     better = np.bincount(of_split, minlength=n_groups) <= np.bincount(of_whole, minlength=n_groups)
-    return TermList.total(
-        terms.n_sites, [terms[~tried], whole[~better[of_whole]], split[better[of_split]]]
-    ).merged()
+    return TermList.total(terms.n_sites, [terms[~tried], whole[~better[of_whole]], split[better[of_split]]]).merged()

@@ -21,8 +21,8 @@ class ParticleNumberConservingFermioperator2nd(FermionOperator2nd):
     """A fermionic operator all of whose terms conserve the number of fermions, on a space where it is fixed.
 
     It takes the place of :class:`netket.experimental.operator.ParticleNumberConservingFermioperator2nd`, with its
-    ``from_...`` constructors, and is a :class:`FermionOperator2nd` besides, with the arithmetic of one. Compiled, both are
-    the same: a :class:`FermionOperator2nd` needs no conversion to be as fast.
+    ``from_...`` constructors, and is a :class:`FermionOperator2nd` besides, with the arithmetic of one. Compiled, both
+    are the same: a :class:`FermionOperator2nd` needs no conversion to be as fast.
 
     Args:
         hilbert: A :class:`netket.hilbert.SpinOrbitalFermions` with a fixed number of fermions.
@@ -55,7 +55,8 @@ class ParticleNumberConservingFermioperator2nd(FermionOperator2nd):
         name = type(self).__name__
         if not isinstance(hilbert, SpinOrbitalFermions):
             raise TypeError(
-                f"{name} acts on fermions, not on {hilbert!r}: take nk.hilbert.SpinOrbitalFermions, or a FermionOperator2nd"
+                f"{name} acts on fermions, not on {hilbert!r}: take nk.hilbert.SpinOrbitalFermions, or a "
+                "FermionOperator2nd"
             )
         if hilbert.n_fermions is None:
             raise ValueError(
@@ -69,8 +70,8 @@ class ParticleNumberConservingFermioperator2nd(FermionOperator2nd):
             if 2 * created != len(term):
                 raise ValueError(
                     f"the term {_word(term)!r} creates {created} fermions and annihilates {len(term) - created}, but "
-                    f"{type(self).__name__} conserves their number: leave it out, or take a FermionOperator2nd on a space "
-                    "without a fixed number"
+                    f"{type(self).__name__} conserves their number: leave it out, or take a FermionOperator2nd on a "
+                    "space without a fixed number"
                 )
 
     @classmethod
@@ -98,7 +99,9 @@ class ParticleNumberConservingFermioperator2nd(FermionOperator2nd):
 
     @classmethod
     def from_sparse_arrays(cls, hilbert: Any, operators: Sequence[Any], cutoff: float = 0.0) -> Self:
-        r"""The sum of :math:`A_{i_1..i_m j_1..j_m} c^†_{i_1} .. c^†_{i_m} c_{j_1} .. c_{j_m}` over all entries of arrays.
+        r"""The sum over all entries of arrays.
+
+        Each entry gives :math:`A_{i_1..i_m j_1..j_m} c^†_{i_1} .. c^†_{i_m} c_{j_1} .. c_{j_m}`.
 
         Args:
             hilbert: The Hilbert space of N orbitals.
@@ -168,8 +171,8 @@ class ParticleNumberAndSpinConservingFermioperator2nd(ParticleNumberConservingFe
         super()._check_space(hilbert)
         if hilbert.n_spin_subsectors < 2 or None in hilbert.n_fermions_per_spin:  # noqa: PLR2004
             raise ValueError(
-                f"{type(self).__name__} needs a fixed number of fermions of each spin, which {hilbert!r} hasn't: give it s "
-                "and n_fermions_per_spin"
+                f"{type(self).__name__} needs a fixed number of fermions of each spin, which {hilbert!r} hasn't: give "
+                "it s and n_fermions_per_spin"
             )
 
     def _check_terms(self) -> None:
@@ -207,9 +210,7 @@ class FermiHubbard(ParticleNumberAndSpinConservingFermioperator2nd):
             than sites, or if one isn't finite or can't be held by ``dtype``.
     """
 
-    def __init__(
-        self, hilbert: Any, graph: Any, t: Any = 1.0, U: Any = 1.0, dtype: Any = None  # noqa: N803
-    ) -> None:
+    def __init__(self, hilbert: Any, graph: Any, t: Any = 1.0, U: Any = 1.0, dtype: Any = None) -> None:
         self._check_space(hilbert)
         n_sites = hilbert.n_orbitals
         if hilbert.n_spin_subsectors != 2:  # noqa: PLR2004

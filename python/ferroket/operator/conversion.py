@@ -5,7 +5,7 @@ from functools import reduce
 from typing import Any
 
 import netket as nk
-from netket.operator import permutation
+from netket.operator import permutation as netkets_permutation
 from netket.operator._embed import EmbedDiscreteJaxOperator, EmbedGenericOperator
 from netket.operator._embed.discrete_operator import EmbedDiscreteOperator
 from netket.operator._prod.base import ProductOperator
@@ -23,6 +23,7 @@ from ferroket.operator.fermion_operator import FermionOperator2nd
 from ferroket.operator.ising import Ising
 from ferroket.operator.local_operator import LocalOperator
 from ferroket.operator.pauli_strings import PauliStrings
+from ferroket.operator.permutation import PermutationOperator, PermutationOperatorFermion, SpinFlipOperator
 from ferroket.operator.term_sum import TermSum
 
 
@@ -30,8 +31,7 @@ def accelerate(operator: Any) -> Any:
     """The accelerated operator that equals a NetKet operator.
 
     Sums, products, embeddings and lazy wrappers are converted part by part, and become a single operator where one
-    can hold them. Permutations and spin flips are returned as they are: NetKet's are one gather, which XLA does as
-    fast as anything.
+    can hold them.
 
     Args:
         operator: An operator of NetKet, in numba or JAX, or one of ours, which is returned as it is.
@@ -60,8 +60,8 @@ def _unknown(operator: Any) -> TypeError:
         )
     if isinstance(operator, nk.operator.ContinuousOperator):
         return TypeError(
-            f"can't accelerate a {name}: operators on continuous spaces have derivatives, and no connected elements. The "
-            "operator works as it is"
+            f"can't accelerate a {name}: operators on continuous spaces have derivatives, and no connected elements. "
+            "The operator works as it is"
         )
     supported = ", ".join(sorted({known.__name__ for known in _ACCELERATED}))
     return TypeError(
@@ -77,7 +77,9 @@ def _itself(operator: Any) -> Any:
 def _sum(operator: Any) -> Any:
     parts = [_scaled(accelerate(part), c) for part, c in zip(operator.operators, operator.coefficients, strict=True)]
     total = reduce(add_any, parts)
-    return total if isinstance(total, SumOperator) or total.dtype == operator.dtype else _in_dtype(total, operator.dtype)
+    return (
+        total if isinstance(total, SumOperator) or total.dtype == operator.dtype else _in_dtype(total, operator.dtype)
+    )
 
 
 def _scaled(part: Any, coefficient: Any) -> Any:
@@ -89,7 +91,7 @@ def _scaled(part: Any, coefficient: Any) -> Any:
 
 def add_any(a: Any, b: Any) -> Any:
     """The sum of two accelerated operators, of one family or of two."""
-    return a + b if isinstance(a, Accelerated | Ising) else add(a, b)
+    return a + b if isinstance(a, Accelerated) else add(a, b)
 
 
 def _in_dtype(operator: Any, dtype: Any) -> Any:
@@ -102,7 +104,7 @@ def _in_dtype(operator: Any, dtype: Any) -> Any:
 
 def _product(operator: Any) -> Any:
     parts = [accelerate(part) for part in operator.operators]
-    product = reduce(lambda a, b: a @ b if isinstance(a, Accelerated | Ising) else multiply(a, b), parts)
+    product = reduce(lambda a, b: a @ b if isinstance(a, Accelerated) else multiply(a, b), parts)
     return _scaled(product, operator.coefficient)
 
 
@@ -128,11 +130,12 @@ def _transposed(operator: Any) -> Any:
 
 def _adjoint(operator: Any) -> Any:
     part = accelerate(operator.parent)
-    return part.H if isinstance(part, Accelerated | Ising) else nk.operator.Adjoint(part)
+    return part.H if isinstance(part, Accelerated) else nk.operator.Adjoint(part)
 
 
 def _squared(operator: Any) -> Any:
-    return nk.operator.Squared(accelerate(operator.parent))
+    part = accelerate(operator.parent)
+    return part.H @ part if isinstance(part, Accelerated) else nk.operator.Squared(part)
 
 
 # By exact type: a subclass may have changed the operator, and must not be replaced behind its author's back.
@@ -147,8 +150,8 @@ _ACCELERATED: dict[type, Callable[[Any], Any]] = {
     nk.operator.BoseHubbardNumba: BoseHubbard.from_netket,
     nk.operator.FermionOperator2ndJax: FermionOperator2nd.from_netket,
     nk.operator.FermionOperator2ndNumba: FermionOperator2nd.from_netket,
-    permutation.PermutationOperator: _itself,
-    permutation.PermutationOperatorFermion: _itself,
+    netkets_permutation.PermutationOperator: PermutationOperator.from_netket,
+    netkets_permutation.PermutationOperatorFermion: PermutationOperatorFermion.from_netket,
     EmbedDiscreteJaxOperator: _embedding,
     EmbedDiscreteOperator: _embedding,
     EmbedGenericOperator: _embedding,
@@ -163,6 +166,9 @@ _ACCELERATED: dict[type, Callable[[Any], Any]] = {
             ParticleNumberAndSpinConservingFermioperator2nd,
             FermiHubbard,
             TermSum,
+            PermutationOperator,
+            PermutationOperatorFermion,
+            SpinFlipOperator,
         ),
         _itself,
     ),
@@ -184,7 +190,7 @@ def _register() -> None:
     from netket._src.operator.particle_number_conserving_fermionic import fermihubbard, operators
 
     spin_conserving = ParticleNumberAndSpinConservingFermioperator2nd.from_netket
-    _ACCELERATED[spin_flip.SpinFlipOperator] = _itself
+    _ACCELERATED[spin_flip.SpinFlipOperator] = SpinFlipOperator.from_netket
     _ACCELERATED[operators.ParticleNumberConservingFermioperator2nd] = (
         ParticleNumberConservingFermioperator2nd.from_netket
     )

@@ -68,7 +68,8 @@ class FermionOperator2nd(Accelerated, nk.operator.FermionOperator2ndJax):
             weights = np.atleast_1d(np.asarray(weights))
             if weights.shape != (len(terms),):
                 raise ValueError(
-                    f"the weights have shape {weights.shape}, but there are {len(terms)} terms: give one weight for each"
+                    f"the weights have shape {weights.shape}, but there are {len(terms)} terms: give one weight for "
+                    "each"
                 )
             check_dtype("the weights", weights, dtype)
         super().__init__(hilbert, terms, weights, constant=constant, cutoff=cutoff, dtype=dtype, _mode=_mode)
@@ -155,5 +156,3 @@ class FermionOperator2nd(Accelerated, nk.operator.FermionOperator2ndJax):
         new = cls(operator.hilbert, cutoff=operator._cutoff, dtype=operator.dtype)
         new._operators, new._order = dict(operator._operators), operator._order
         return new
-
-

@@ -1,13 +1,15 @@
 """Operators on the nodes and edges of a graph."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import netket as nk
+from netket.graph import AbstractGraph
 
 from ferroket.operator.local_operator import LocalOperator
 
 
-def Heisenberg(  # noqa: N802 - the name that NetKet gives it
+def Heisenberg(
     hilbert: Any,
     graph: Any,
     J: Any = 1.0,
@@ -25,18 +27,25 @@ def Heisenberg(  # noqa: N802 - the name that NetKet gives it
         hilbert: A Hilbert space with two local states a site.
         graph: The edges.
         J: The coupling, or a sequence of them for the colours of the edges.
-        sign_rule: Whether to turn every second site of a bipartite graph about z, Marshall's sign rule; or a sequence of
-            that for a sequence of couplings. By default, whether the graph is bipartite, and no for sequences.
+        sign_rule: Whether to turn every second site of a bipartite graph about z, Marshall's sign rule; or a sequence
+            of that for a sequence of couplings. By default, whether the graph is bipartite, and no for sequences.
         dtype: The dtype of the matrix elements.
         acting_on_subspace: The sites that the nodes of the graph are, or the first of them.
         cls: The class of the operator.
     """
-    return nk.operator.Heisenberg(
-        hilbert, graph, J, sign_rule, dtype, acting_on_subspace=acting_on_subspace, cls=cls
-    )
+    _check_graph(hilbert, graph, acting_on_subspace)
+    if isinstance(J, Sequence):
+        n_colors = max(graph.edge_colors) + 1
+        for name, values in (("J", J), ("sign_rule", sign_rule)):
+            if values is not None and (not isinstance(values, Sequence) or len(values) != n_colors):
+                raise ValueError(
+                    f"{name} is {values!r}, but the edges of the graph have {n_colors} colours, numbered from 0: give "
+                    "one for each colour"
+                )
+    return nk.operator.Heisenberg(hilbert, graph, J, sign_rule, dtype, acting_on_subspace=acting_on_subspace, cls=cls)
 
 
-def GraphOperator(  # noqa: N802 - the name that NetKet gives it
+def GraphOperator(
     hilbert: Any,
     graph: Any,
     site_ops: Any = (),
@@ -61,6 +70,12 @@ def GraphOperator(  # noqa: N802 - the name that NetKet gives it
         acting_on_subspace: The sites that the nodes of the graph are, or the first of them.
         cls: The class of the operator.
     """
+    _check_graph(hilbert, graph, acting_on_subspace)
+    if len(bond_ops) > 1 and not len(bond_ops_colors):
+        raise ValueError(
+            f"there are {len(bond_ops)} bond_ops, but no bond_ops_colors: give the colour of the edges that each acts "
+            "on, or add them up"
+        )
     return nk.operator.GraphOperator(
         hilbert,
         graph,
@@ -71,3 +86,18 @@ def GraphOperator(  # noqa: N802 - the name that NetKet gives it
         acting_on_subspace=acting_on_subspace,
         cls=cls,
     )
+
+
+def _check_graph(hilbert: Any, graph: Any, acting_on_subspace: Any) -> None:
+    """Checks that a graph fits a Hilbert space.
+
+    Raises:
+        TypeError: If it is no graph.
+        ValueError: If it has more nodes than there are sites.
+    """
+    if not isinstance(graph, AbstractGraph):
+        raise TypeError(f"the graph is {graph!r}, but must be one of nk.graph: make it by nk.graph.Graph(edges)")
+    if acting_on_subspace is None and graph.n_nodes > hilbert.size:
+        raise ValueError(
+            f"the graph has {graph.n_nodes} nodes, but the Hilbert space has {hilbert.size} sites: each node is a site"
+        )

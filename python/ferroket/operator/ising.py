@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -77,7 +77,7 @@ def _undirected(edges: Any) -> np.ndarray:
 
 
 @jax.tree_util.register_pytree_node_class
-class Ising(nk.operator.IsingJax):
+class Ising(Accelerated, nk.operator.IsingJax):
     r"""The transverse-field Ising Hamiltonian, :math:`-h\sum_i σ^x_i + J\sum_{(i,j)} σ^z_i σ^z_j`.
 
     It takes the place of :class:`netket.operator.IsingJax`: the same constructor, the same connected elements
@@ -87,7 +87,8 @@ class Ising(nk.operator.IsingJax):
     Where it differs from NetKet's: without a field (``h`` is ``None`` or the Python number 0) there is one
     connected element, not N + 1 with N of them zero; ``n_conn`` counts the elements that aren't zero, also
     when ``h`` is an array that holds 0; sums with operators on the same edges, and multiples, are
-    :class:`Ising` again; with complex coefficients ``is_hermitian`` says whether they are real.
+    :class:`Ising` again, and other sums and products :class:`ferroket.operator.LocalOperator`; with complex
+    coefficients ``is_hermitian`` says whether they are real.
 
     Args:
         hilbert: A Hilbert space of N sites with two local states each: spins ½, qubits, hard-core bosons.
@@ -103,6 +104,10 @@ class Ising(nk.operator.IsingJax):
         ValueError: If the sites don't have two local states, if the graph doesn't fit the Hilbert space, or if
             a coefficient isn't finite, isn't a scalar or can't be held by ``dtype``.
     """
+
+    # Sums and products that aren't of this class are those of local operators.
+    _family: ClassVar[Any] = ()
+    _definition = ()
 
     def __init__(self, hilbert: Any, graph: Any, h: Any, J: Any = 1.0, dtype: Any = None) -> None:
         two_local_states(hilbert, "Ising")
@@ -123,7 +128,46 @@ class Ising(nk.operator.IsingJax):
             check_coefficient("h", h)
         check_coefficient("J", J)
         dtype = J.dtype if isinstance(h, StaticZero) else jnp.promote_types(h.dtype, J.dtype)
-        return self.tree_unflatten({"hilbert": self.hilbert}, (h.astype(dtype), J.astype(dtype), self.edges))
+        return self.tree_unflatten((self.hilbert,), (h.astype(dtype), J.astype(dtype), self.edges))
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the matrix elements."""
+        return self._J.dtype
+
+    @property
+    def _form(self) -> Form:
+        """The operator as non-branching terms, with its coefficients as they are, traced or not."""
+        if self._form_ is None:
+            form = self._compile()
+            if is_traced(*jax.tree.leaves(form)):
+                return form
+            self._form_ = form
+        return self._form_
+
+    def _compile(self) -> Form:
+        n_sites, n_edges = self.hilbert.size, len(self._edges)
+        bits = site_bits(n_sites)
+        flips = bits[:0] if isinstance(self._h, StaticZero) else bits
+        edges = jnp.asarray(bits)[self._edges]
+        n_terms = n_edges + len(flips)
+        nothing = np.zeros((n_terms, bits.shape[1]), np.uint32)
+        return Terms.from_arrays(
+            local_states(self.hilbert),
+            np.concatenate([nothing[:1] if n_terms else np.zeros_like(bits[:1]), flips]),
+            np.concatenate([[0], np.arange(n_edges, n_terms + 1)]),
+            nothing,
+            nothing,
+            jnp.concatenate([edges[:, 0] ^ edges[:, 1], nothing[n_edges:]]),
+            jnp.concatenate([jnp.broadcast_to(self._J, n_edges), jnp.broadcast_to(-self._field, len(flips))]),
+            diagonal=True,
+        )
+
+    def _terms(self) -> TermList:
+        return self.to_local_operator()._terms()
+
+    def _trace(self) -> complex | None:
+        return self.to_local_operator()._trace()
 
     # Connected elements
 
@@ -166,12 +210,20 @@ class Ising(nk.operator.IsingJax):
         (mels,) = _elements(self, x, states=False)
         return (mels != 0).sum(axis=-1, dtype=jnp.int32)
 
-    def to_local_operator(self) -> Any:
-        """The operator as a :class:`netket.operator.LocalOperatorJax`."""
-        if isinstance(self.h, StaticZero):
-            # NetKet's conversion fails for a field that is absent, not for one that is zero.
-            return self._with(self._field, self.J).to_local_operator()
-        return super().to_local_operator()
+    def to_local_operator(self) -> LocalOperator:
+        """The operator as a :class:`ferroket.operator.LocalOperator`."""
+        h, J = np.asarray(self._field), np.asarray(self._J)
+        edges = np.asarray(self._edges)
+        loops = edges[:, 0] == edges[:, 1]
+        fields = [] if isinstance(self._h, StaticZero) else range(self.hilbert.size)
+        flip, couple = -h * np.array([[0, 1], [1, 0]]), J * np.diag([1, -1, -1, 1])
+        return LocalOperator(
+            self.hilbert,
+            [flip for _ in fields] + [couple for _ in edges[~loops]],
+            [[site] for site in fields] + edges[~loops].tolist(),
+            constant=J * int(loops.sum()),
+            dtype=self.dtype,
+        )
 
     # Algebra
 
@@ -230,32 +282,17 @@ class Ising(nk.operator.IsingJax):
 
     def __add__(self, other: Any) -> Any:
         res = self._combine(other, 1)
-        return super().__add__(_local(other)) if res is NotImplemented else res
+        return super().__add__(other) if res is NotImplemented else res
 
     def __sub__(self, other: Any) -> Any:
         res = self._combine(other, -1)
-        return super().__sub__(_local(other)) if res is NotImplemented else res
-
-    def __radd__(self, other: Any) -> Any:
-        res = self._combine(other, 1)
-        return super().__radd__(_local(other)) if res is NotImplemented else res
-
-    def __rsub__(self, other: Any) -> Any:
-        res = (-self)._combine(other, 1)
-        return super().__rsub__(_local(other)) if res is NotImplemented else res
+        return super().__sub__(other) if res is NotImplemented else res
 
     def __iadd__(self, other: Any) -> Any:
         return self + other
 
     def __isub__(self, other: Any) -> Any:
         return self - other
-
-    def _op__matmul__(self, other: Any) -> Any:
-        return self.to_local_operator() @ _local(other)
-
-    def _op__rmatmul__(self, other: Any) -> Any:
-        # NetKet 3.20.0 multiplies in the wrong order here.
-        return _local(other) @ self.to_local_operator()
 
     def __mul__(self, other: Any) -> Any:
         if not is_scalar(other):
@@ -311,19 +348,14 @@ class Ising(nk.operator.IsingJax):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(J={self._J}, h={self._h}; dim={self.hilbert.size})"
 
-    def tree_flatten(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The numbers as leaves, so that new coefficients don't recompile anything."""
-        return (self._h, self._J, self._edges), {"hilbert": self.hilbert}
+        return (self._h, self._J, self._edges), (self.hilbert,)
 
     @classmethod
-    def tree_unflatten(cls, metadata: dict[str, Any], data: tuple[Any, ...]) -> Self:
+    def tree_unflatten(cls, metadata: tuple[Any, ...], data: tuple[Any, ...]) -> Self:
         """The operator with these leaves, whatever they are: JAX also puts placeholders there."""
         operator = object.__new__(cls)
-        operator._hilbert = metadata["hilbert"]
+        (operator._hilbert,) = metadata
         operator._h, operator._J, operator._edges = data
         return operator
-
-
-def _local(operator: Any) -> Any:
-    """An operator that NetKet's sum of operators takes: ours as local operators."""
-    return operator.to_local_operator() if isinstance(operator, Ising) else operator

@@ -61,7 +61,8 @@ class LocalOperator(Accelerated, nk.operator.LocalOperatorJax):
     ) -> None:
         check_hilbert(hilbert, type(self).__name__)
         check_coefficient("the constant", constant, dtype)
-        matrices, sites = [], []
+        matrices: list[Any] = []
+        sites: list[list[int]] = []
         for matrix, where in _pairs(operators, acting_on):
             _check_sites(where, len(sites), hilbert)
             _check_matrix(matrix, where, len(sites), hilbert, dtype)
@@ -108,20 +109,23 @@ class LocalOperator(Accelerated, nk.operator.LocalOperatorJax):
     def _find_hermitian(self) -> bool:
         # Matrices that aren't hermitian may be so together.
         rest: dict[tuple[int, ...], np.ndarray] = {}
-        scale = float(abs(self._constant))
-        differences = {(): np.reshape(self._constant - np.conj(self._constant), (1, 1))}
+        largest = [abs(matrix).max() for matrix in self._operators_dict.values() if min(matrix.shape)]
+        scale = float(max([abs(self._constant), *largest]))
+        limit = tolerance(self.dtype) * scale
+        differences: dict[tuple[int, ...], np.ndarray] = {
+            (): np.reshape(self._constant - np.conj(self._constant), (1, 1))
+        }
         for where, matrix in self._operators_dict.items():
-            scale = max(scale, float(abs(matrix).max()) if min(matrix.shape) else 0.0)
             difference = matrix - matrix.conj().T
-            if abs(difference).max() > tolerance(self.dtype) * max(scale, 1e-300):
+            if abs(difference).max() > limit:
                 differences[where] = difference.toarray() if scipy.sparse.issparse(difference) else difference
         if set(differences) == {()}:
-            return bool(abs(differences[()]).max() <= tolerance(self.dtype) * scale)
+            return bool(abs(differences[()]).max() <= limit)
         for where, difference in differences.items():
             sizes = [int(self.hilbert.shape[site]) for site in where]
             for sites, part in cluster_parts(where, difference, sizes).items():
                 rest[sites] = rest[sites] + part if sites in rest else part
-        return all(bool(np.abs(part).max() <= tolerance(self.dtype) * scale) for part in rest.values())
+        return all(bool(np.abs(part).max() <= limit) for part in rest.values())
 
     def _trace(self) -> complex | None:
         if self._has_two_states:
@@ -172,7 +176,7 @@ def _pairs(operators: Any, acting_on: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(acting_on, int | np.integer):
         acting_on = [acting_on]
     if not any(hasattr(where, "__len__") for where in acting_on):
-        if len(acting_on):
+        if acting_on:
             yield _as_matrix(operators), acting_on
             return
         acting_on = []
@@ -180,7 +184,8 @@ def _pairs(operators: Any, acting_on: Any) -> Iterator[tuple[Any, Any]]:
         operators = [operators]
     if len(operators) != len(acting_on):
         raise ValueError(
-            f"there are {len(operators)} matrices, but {len(acting_on)} lists of sites that they act on: give one for each"
+            f"there are {len(operators)} matrices, but {len(acting_on)} lists of sites that they act on: give one for "
+            "each"
         )
     yield from zip(map(_as_matrix, operators), acting_on, strict=True)
 
@@ -210,8 +215,8 @@ def _check_matrix(matrix: Any, where: Any, which: int, hilbert: Any, dtype: Any)
     rows = int(np.prod(sizes, dtype=object))
     if matrix.shape != (rows, rows):
         raise ValueError(
-            f"the matrix of operator {which} has shape {matrix.shape}, but the sites {[int(site) for site in where]} with "
-            f"{sizes} local states need one of shape {(rows, rows)}"
+            f"the matrix of operator {which} has shape {matrix.shape}, but the sites {[int(site) for site in where]} "
+            f"with {sizes} local states need one of shape {(rows, rows)}"
         )
     if not (jnp.issubdtype(matrix.dtype, jnp.number) or matrix.dtype == bool):
         raise TypeError(f"the matrix of operator {which} has dtype {matrix.dtype}, but must be of numbers")

@@ -99,7 +99,7 @@ def to_terms(n_sites: int, local: LocalTerms, *, exact: bool = False) -> tuple[T
     for key, entries in matrices.items():
         flip, mask, pattern, sign, values, most = _terms_of(entries, exact=exact)
         bound += most * len(places[key])
-        parts.append(pattern_terms(n_sites, places[key], bits, flip, mask, pattern, sign, values))
+        parts.append(pattern_terms(n_sites, np.array(places[key]), bits, flip, mask, pattern, sign, values))
     return TermList.total(n_sites, parts), bound
 
 
@@ -126,25 +126,24 @@ def _terms_of(entries: Entries, *, exact: bool) -> tuple[Any, ...]:
     for basis, coefficients in _in_bases(functions, bases, k):
         threshold = NOISE * np.abs(functions).max(axis=1, keepdims=True)
         there = np.abs(coefficients) > threshold
-        in_signs = basis.bit_count()
+        n_signs = basis.bit_count()
         for f, flip in enumerate(flips.tolist()):
             # Signs of equal sites are added up on the diagonal; elsewhere patterns tell what is connected.
-            cost = (int(there[f].sum()), in_signs if flip else k - in_signs)
+            cost = (int(there[f].sum()), n_signs if flip else k - n_signs)
             if not best[f] or cost < best[f][0]:
                 best[f] = (cost, basis, numbers[there[f]], coefficients[f, there[f]])
 
     flip = np.concatenate([np.full(len(chosen), flips[f]) for f, (_, _, chosen, _) in enumerate(best)]).astype(int)
-    basis = np.concatenate([np.full(len(chosen), basis) for _, basis, chosen, _ in best]).astype(int)
+    in_signs = np.concatenate([np.full(len(chosen), basis) for _, basis, chosen, _ in best]).astype(int)
     chosen = np.concatenate([chosen for _, _, chosen, _ in best]).astype(int)
     values = np.concatenate([values for _, _, _, values in best])
-    mask = ~basis & (entries.size - 1)
+    mask = ~in_signs & (entries.size - 1)
 
     active = np.zeros((len(flips), entries.size), bool)
-    for number, of_basis, of_flip in zip(chosen.tolist(), basis.tolist(), flip.tolist(), strict=True):
-        looks_at = ~of_basis & (entries.size - 1)
+    for number, looks_at, of_flip in zip(chosen.tolist(), mask.tolist(), flip.tolist(), strict=True):
         active[np.searchsorted(flips, of_flip)] |= (numbers & looks_at) == (number & looks_at)
     most = int(active[flips != 0].sum(axis=0).max(initial=0))
-    return flip, mask, chosen & mask, chosen & basis, values, most
+    return flip, mask, chosen & mask, chosen & in_signs, values, most
 
 
 def _in_bases(functions: np.ndarray, bases: Sequence[int], k: int) -> Iterable[tuple[int, np.ndarray]]:
@@ -294,7 +293,7 @@ def _check_cancelled(
                 index[others.index(int(site))] = int(state)
             total[tuple(index)] += value
             scale = max(scale, abs(value))
-        if np.abs(total).max() <= 1e-12 * scale:  # noqa: PLR2004
+        if np.abs(total).max() <= 1e-12 * scale:
             continue
         for sector, of_sector in zip(conserved, member, strict=True):
             change = sum(int(b) - int(a) for site, a, b in zip(sites, before, after, strict=True) if site in of_sector)
@@ -318,7 +317,8 @@ def most_elements(hilbert: Any, local: LocalTerms, sizes: np.ndarray) -> int:
     """How many connected elements off the diagonal a sample can have, or a little more.
 
     Each term has at most those of its fullest row. With n conserved particles, which are on n sites at most, at most
-    C(n, m) sets of m sites can all lose some, so the entries of those sets with most entries are an upper bound as well.
+    C(n, m) sets of m sites can all lose some, so the entries of those sets with most entries are an upper bound as
+    well.
     """
     conserved, _ = sectors(hilbert)
     member = [set(sector.sites) for sector in conserved]
@@ -364,7 +364,9 @@ def _losing(off: Entries, sizes: list[int]) -> dict[tuple[int, ...], int]:
 # Hermiticity and traces
 
 
-def cluster_parts(sites: tuple[int, ...], matrix: np.ndarray, sizes: Sequence[int]) -> dict[tuple[int, ...], np.ndarray]:
+def cluster_parts(
+    sites: tuple[int, ...], matrix: np.ndarray, sizes: Sequence[int]
+) -> dict[tuple[int, ...], np.ndarray]:
     """A matrix as a sum of parts on subsets of its sites, each without a trace over any of its sites.
 
     Such a sum is unique: sums of matrices on overlapping sites are equal if and only if their parts are.

@@ -24,9 +24,9 @@ class PauliStrings(Accelerated, nk.operator.PauliStringsJax):
     It takes the place of :class:`netket.operator.PauliStringsJax`: the same constructor, attributes and arithmetic.
     Sums, products and multiples are :class:`PauliStrings` again.
 
-    Where it differs from NetKet's: configurations that the strings don't connect, since they cancel as in XX + YY, have no
-    connected element; there are ``transpose``, ``conjugate`` and ``H``; an operator that leads out of a constrained
-    Hilbert space is an error when it is first used.
+    Where it differs from NetKet's: configurations that the strings don't connect, since they cancel as in XX + YY,
+    have no connected element; there are ``transpose``, ``conjugate`` and ``H``; an operator that leads out of a
+    constrained Hilbert space is an error when it is first used.
 
     Args:
         hilbert: A Hilbert space with two local states a site; it may be left out, for qubits.
@@ -37,8 +37,8 @@ class PauliStrings(Accelerated, nk.operator.PauliStringsJax):
 
     Raises:
         TypeError: If the strings aren't strings, or if a real dtype is given for complex matrix elements.
-        ValueError: If strings don't have one letter for each site, or other letters, if there aren't as many weights, or if
-            a weight isn't finite.
+        ValueError: If strings don't have one letter for each site, or other letters, if there aren't as many weights,
+            or if a weight isn't finite.
     """
 
     _family = PauliStringsBase
@@ -150,8 +150,8 @@ def _checked_strings(operators: Any, hilbert: Any) -> list[str]:
         n_sites = len(strings[0]) if hilbert is None else hilbert.size
         if len(string) != n_sites:
             raise ValueError(
-                f"string {which}, {string!r}, has {len(string)} letters, but there are {n_sites} sites: give one letter for "
-                "each, I where nothing acts"
+                f"string {which}, {string!r}, has {len(string)} letters, but there are {n_sites} sites: give one "
+                "letter for each, I where nothing acts"
             )
         wrong = set(string) - set("IXYZ")
         if wrong:
@@ -168,8 +168,8 @@ def _checked_weights(weights: Any, n_strings: int) -> Any:
     numbers = np.asarray(weights)
     if numbers.shape != (n_strings,):
         raise ValueError(
-            f"the weights have shape {numbers.shape}, but there are {n_strings} strings: give one weight for each, or a "
-            "single number"
+            f"the weights have shape {numbers.shape}, but there are {n_strings} strings: give one weight for each, or "
+            "a single number"
         )
     check_dtype("the weights", numbers)
     return numbers

@@ -1,7 +1,7 @@
 """What Hilbert spaces conserve: operators must not lead out of them, and may need fewer connected elements for it."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,9 +93,9 @@ def leaving(hilbert: Any, sector: Sector, before: str, after: str, change: int) 
     """
     which = "all sites" if len(sector.sites) == hilbert.size else f"the sites {sector.sites[0]} to {sector.sites[-1]}"
     return ValueError(
-        f"the operator leads out of {hilbert!r}: it has a term that takes {before} to {after}, which changes the sum of "
-        f"the local states of {which} by {change * sector.step:+g}, while the space fixes it to {sector.value:g}. Add the "
-        "terms that cancel this one, or take a space without the constraint"
+        f"the operator leads out of {hilbert!r}: it has a term that takes {before} to {after}, which changes the sum "
+        f"of the local states of {which} by {change * sector.step:+g}, while the space fixes it to {sector.value:g}. "
+        "Add the terms that cancel this one, or take a space without the constraint"
     )
 
 
@@ -341,6 +341,7 @@ def trace(terms: TermList, hilbert: Any) -> complex | None:
 
 
 def _signed_count(n_sites: int, n: int, n_signs: int) -> int:
-    """The number of ways to put n particles on sites, those with an odd number on the first ``n_signs`` counted as -1."""
-    choose: Callable[[int, int], int] = lambda a, b: math.comb(a, b) if 0 <= b else 0  # noqa: E731
-    return sum((-1) ** j * math.comb(n_signs, j) * choose(n_sites - n_signs, n - j) for j in range(n_signs + 1))
+    """The number of ways to put n particles on sites; an odd number on the first ``n_signs`` of them counts as -1."""
+    return sum(
+        (-1) ** j * math.comb(n_signs, j) * math.comb(n_sites - n_signs, n - j) for j in range(min(n_signs, n) + 1)
+    )

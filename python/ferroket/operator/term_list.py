@@ -5,7 +5,7 @@ A term maps a sample σ to σ XOR flip with the matrix element ``value * (-1)^po
 operators on sites with two local states are sums of them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -190,9 +190,7 @@ class TermList:
                 moved |= np.where(chosen[:, None], bits[first + site], np.uint32(0))
             return moved
 
-        return TermList(
-            n_sites, move(self.flip), move(self.mask), move(self.pattern), move(self.sign), self.values
-        )
+        return TermList(n_sites, move(self.flip), move(self.mask), move(self.pattern), move(self.sign), self.values)
 
     def merged(self) -> "TermList":
         """The same operator with the terms sorted, those that do the same added up, and without those that cancel."""
@@ -322,7 +320,14 @@ def as_dtype(values: np.ndarray, dtype: Any, what: str) -> np.ndarray:
 
 
 def pattern_terms(
-    n_sites: int, sites: Sequence[np.ndarray], bits: np.ndarray, flip: Any, mask: Any, pattern: Any, sign: Any, values: Any
+    n_sites: int,
+    sites: np.ndarray,
+    bits: np.ndarray,
+    flip: Any,
+    mask: Any,
+    pattern: Any,
+    sign: Any,
+    values: Any,
 ) -> TermList:
     """Terms that are the same on several lists of sites.
 
@@ -330,7 +335,8 @@ def pattern_terms(
         n_sites: N.
         sites: The lists, ``(n_lists, k)``.
         bits: The mask of each site, ``(N, W)``.
-        flip: The sites that each term flips, as numbers of k bits of which the first site is the most significant, ``(t,)``.
+        flip: The sites that each term flips, as numbers of k bits of which the first site is the most significant,
+            ``(t,)``.
         mask: The sites that it looks at.
         pattern: What it wants to find.
         sign: The sites that give it a sign.

@@ -51,7 +51,9 @@ class TermSum(Accelerated, DiscreteJaxOperator):
     def copy(self, *, dtype: Any = None) -> Self:
         """The same operator, maybe of another dtype."""
         if dtype is not None and not np.can_cast(self.dtype, dtype, casting="same_kind"):
-            raise ValueError(f"an operator of dtype {self.dtype} can't be one of dtype {np.dtype(dtype)}: take a wider one")
+            raise ValueError(
+                f"an operator of dtype {self.dtype} can't be one of dtype {np.dtype(dtype)}: take a wider one"
+            )
         return type(self)(self.hilbert, self._list, self.dtype if dtype is None else dtype)
 
     def transpose(self, *, concrete: bool = True) -> "TermSum":

@@ -121,13 +121,13 @@ def check_dtype(name: str, values: Any, dtype: Any = None) -> None:
         return
     if wide.imag.any() and not jnp.issubdtype(dtype, jnp.complexfloating):
         raise ValueError(
-            f"{name} holds {wide[wide.imag != 0][0]}, which dtype {jnp.dtype(dtype)} can't hold: give a complex dtype or "
-            "none"
+            f"{name} holds {wide[wide.imag != 0][0]}, which dtype {jnp.dtype(dtype)} can't hold: give a complex dtype "
+            "or none"
         )
     if jnp.issubdtype(dtype, jnp.integer) and (wide.real != np.round(wide.real)).any():
         raise ValueError(
-            f"{name} holds {wide.real[wide.real != np.round(wide.real)][0]}, which dtype {jnp.dtype(dtype)} can't hold: "
-            "give a float dtype or none"
+            f"{name} holds {wide.real[wide.real != np.round(wide.real)][0]}, which dtype {jnp.dtype(dtype)} can't "
+            "hold: give a float dtype or none"
         )
 
 
@@ -171,7 +171,7 @@ def check_samples(x: Any, n_sites: int, local_states: tuple[float, ...]) -> None
         low, high = int(jnp.iinfo(x.dtype).min), int(jnp.iinfo(x.dtype).max)
     else:
         return  # floats hold all local states
-    for state in local_states:
+    for state in sorted(local_states):
         if not (float(state).is_integer() and low <= state <= high):
             raise ValueError(
                 f"the samples have dtype {x.dtype}, which can't hold the local state {state:g} of the Hilbert space: "

@@ -178,6 +178,11 @@ fn rows<F: Form, S: Sample>(
             states.read(sample, black_box(values), indices).expect("local states");
         }
     });
+    report(case, &format!("write {dtype}"), || {
+        for indices in indices.chunks_exact(n) {
+            states.write(black_box(indices), &mut sample);
+        }
+    });
     // The rows of each sample over those of the one before: the time of the work, not of the memory.
     let mut rows = states.first().values.repeat(room);
     report(case, &format!("rows {dtype}"), || {

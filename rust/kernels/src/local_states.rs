@@ -6,7 +6,9 @@
 use crate::Error;
 use crate::element::Sample;
 use crate::error::check;
+use crate::simd::vectorized;
 use std::fmt;
+use std::hint::select_unpredictable;
 
 /// The index of a local state.
 pub type LocalIndex = u16;
@@ -112,8 +114,8 @@ pub struct LocalStates<'a, S> {
     values: Vec<S>,
     /// Where in `values` the kind of each site begins.
     offsets: Vec<u32>,
-    /// The two values of each site, if all sites have two.
-    pairs: Option<Vec<[S; 2]>>,
+    /// The first and the second value of each site, if all sites have two.
+    pair: Option<[Vec<S>; 2]>,
 }
 
 /// A sample as its connected configurations are made from it.
@@ -141,10 +143,10 @@ impl<'a, S: Sample> LocalStates<'a, S> {
             }
         }
         let offsets: Vec<u32> = sites.kind.iter().map(|&kind| kind_offsets[kind as usize]).collect();
-        let pair = |&offset: &u32| [values[offset as usize], values[offset as usize + 1]];
         let are_pairs = sites.kinds.iter().all(|states| states.size == 2);
-        let pairs = are_pairs.then(|| offsets.iter().map(pair).collect());
-        Ok(Self { sites, values, offsets, pairs })
+        let nth = |n| offsets.iter().map(|&offset| values[offset as usize + n]).collect();
+        let pair = are_pairs.then(|| [nth(0), nth(1)]);
+        Ok(Self { sites, values, offsets, pair })
     }
 
     /// The configuration of all first local states.
@@ -152,7 +154,7 @@ impl<'a, S: Sample> LocalStates<'a, S> {
     pub fn first(&self) -> Configuration<S> {
         Configuration {
             values: self.offsets.iter().map(|&offset| self.values[offset as usize]).collect(),
-            flipped: self.pairs.iter().flatten().map(|&[_, second]| second).collect(),
+            flipped: self.pair.as_ref().map_or(Vec::new(), |[_, second]| second.clone()),
         }
     }
 
@@ -164,14 +166,20 @@ impl<'a, S: Sample> LocalStates<'a, S> {
 
     /// Writes the local indices of one sample. `sample` counts samples, for the error's sake.
     pub fn read(&self, sample: usize, values: &[S], indices: &mut [LocalIndex]) -> Result<(), Error> {
-        let mut valid = true;
-        if let Some(pairs) = &self.pairs {
-            for ((index, &value), &[first, second]) in indices.iter_mut().zip(values).zip(pairs) {
-                let is_second = value == second;
-                *index = LocalIndex::from(is_second);
-                valid &= is_second | (value == first);
-            }
+        let valid = if let Some([first, second]) = &self.pair {
+            vectorized(
+                #[inline(always)]
+                || {
+                    let mut invalid = 0;
+                    for (((index, &value), &first), &second) in indices.iter_mut().zip(values).zip(first).zip(second) {
+                        *index = LocalIndex::from(value == second);
+                        invalid |= LocalIndex::from(value != first) & LocalIndex::from(value != second);
+                    }
+                    invalid == 0
+                },
+            )
         } else {
+            let mut valid = true;
             for (site, (index, &value)) in indices.iter_mut().zip(values).enumerate() {
                 let states = self.sites.states(site);
                 // A conversion of floats to integers saturates, and NaN becomes 0.
@@ -179,18 +187,26 @@ impl<'a, S: Sample> LocalStates<'a, S> {
                 *index = nearest.min(states.size - 1) as LocalIndex;
                 valid &= self.value(site, *index) == value;
             }
-        }
+            valid
+        };
         if valid { Ok(()) } else { Err(self.find_invalid(sample, values)) }
     }
 
     /// Makes `sample` the configuration with these local indices.
     pub fn write(&self, indices: &[LocalIndex], sample: &mut Configuration<S>) {
         let Configuration { values, flipped } = sample;
-        if let Some(pairs) = &self.pairs {
-            for (((value, flipped), &index), &[first, second]) in values.iter_mut().zip(flipped).zip(indices).zip(pairs)
-            {
-                (*value, *flipped) = if index == 0 { (first, second) } else { (second, first) };
-            }
+        if let Some([first, second]) = &self.pair {
+            vectorized(
+                #[inline(always)]
+                || {
+                    for ((((value, flipped), &index), &first), &second) in
+                        values.iter_mut().zip(flipped).zip(indices).zip(first).zip(second)
+                    {
+                        *value = select_unpredictable(index == 0, first, second);
+                        *flipped = select_unpredictable(index == 0, second, first);
+                    }
+                },
+            );
         } else {
             for (site, (value, &index)) in values.iter_mut().zip(indices).enumerate() {
                 *value = self.value(site, index);

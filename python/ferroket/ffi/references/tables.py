@@ -28,14 +28,18 @@ def _rows(indices: jax.Array, first_site: jax.Array, sites: jax.Array, size: jax
 
 
 def _terms_of_elements(until: jax.Array, n_elements: int) -> jax.Array:
-    """The term of each element, ``(..., K)``, given how many elements there are up to and with each term."""
+    """The term of each element, ``(..., K)``, given how many elements there are up to and with each term, ``(..., T)``.
 
-    def search(until: jax.Array) -> jax.Array:
-        if until.ndim > 1:
-            return jax.vmap(search)(until)
-        return jnp.searchsorted(until, jnp.arange(n_elements), side="right", method="scan_unrolled")
-
-    return search(until).astype(jnp.int32)
+    It is the number of terms that end before the element, found by bisection.
+    """
+    *batch, n_terms = until.shape
+    element = jnp.arange(n_elements, dtype=jnp.int32)
+    term = jnp.zeros((*batch, n_elements), jnp.int32)
+    for step in (1 << bit for bit in reversed(range(n_terms.bit_length()))):
+        ahead = jnp.minimum(term + step, n_terms)
+        ends_before = jnp.take_along_axis(until, ahead - 1, axis=-1) <= element
+        term = jnp.where(ends_before & (term + step <= n_terms), ahead, term)
+    return term
 
 
 def elements(
