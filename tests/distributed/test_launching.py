@@ -141,7 +141,7 @@ assert (info.collectives, info.binding) == ({"gloo" if kind == "gloo" else "mpi"
 def test_more_ranks_than_cores(tmp_path: Path) -> None:
     n = len(os.sched_getaffinity(0)) + 1
     job = launch(tmp_path, PSUM, "-n", str(n), kind="openmpi").ok()
-    assert job.lines() == [f"{rank} of {n}: {n * (n - 1) / 2} []" for rank in range(n)]
+    assert job.lines() == [f"{rank} of {n}: {n * (n - 1) // 2} []" for rank in range(n)]
 
 
 # Output.

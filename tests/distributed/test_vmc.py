@@ -30,6 +30,9 @@ if info.rank == 0:
     print("ENERGIES", json.dumps(np.real(log.data["Energy"]["Mean"]).tolist()))
 """
 
+# Seconds: NetKet compiles for half a minute, on a busy machine for longer.
+LONG = 240
+
 
 def energies(job: Finished) -> np.ndarray:
     assert job.returncode == 0, job.stdout + job.stderr
@@ -39,7 +42,7 @@ def energies(job: Finished) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def alone() -> np.ndarray:
-    return energies(run_alone(SCRIPT))
+    return energies(run_alone(SCRIPT, timeout=LONG))
 
 
 def test_the_energy_falls(alone: np.ndarray) -> None:
@@ -50,7 +53,7 @@ def test_the_energy_falls(alone: np.ndarray) -> None:
 
 @pytest.fixture(scope="module")
 def two_ranks() -> np.ndarray:
-    return energies(run_ranks(SCRIPT, 2))
+    return energies(run_ranks(SCRIPT, 2, timeout=LONG))
 
 
 def test_two_ranks_agree_with_one_process(alone: np.ndarray, two_ranks: np.ndarray) -> None:
@@ -58,17 +61,17 @@ def test_two_ranks_agree_with_one_process(alone: np.ndarray, two_ranks: np.ndarr
 
 
 def test_four_ranks_agree_with_one_process(alone: np.ndarray) -> None:
-    np.testing.assert_allclose(energies(run_ranks(SCRIPT, 4)), alone, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(energies(run_ranks(SCRIPT, 4, timeout=LONG)), alone, rtol=0, atol=1e-8)
 
 
 def test_gloo_agrees_with_mpi(two_ranks: np.ndarray) -> None:
-    gloo = energies(run_ranks(SCRIPT, 2, FERROKET_COLLECTIVES="gloo"))
+    gloo = energies(run_ranks(SCRIPT, 2, FERROKET_COLLECTIVES="gloo", timeout=LONG))
     np.testing.assert_allclose(gloo, two_ranks, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("mpi", [mpi for mpi in PREFIXES if mpi != "mpich"])
 def test_every_mpi_agrees(alone: np.ndarray, mpi: str) -> None:
-    np.testing.assert_allclose(energies(run_ranks(SCRIPT, 2, mpi=mpi)), alone, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(energies(run_ranks(SCRIPT, 2, mpi=mpi, timeout=LONG)), alone, rtol=0, atol=1e-8)
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
