@@ -137,7 +137,7 @@ class Accelerated(DiscreteJaxOperator):
             return np.asarray(xp).reshape(-1, xp.shape[-1]), np.asarray(mels).reshape(-1)
         xp, mels, ends = self._form.flattened(x)
         sections[:] = ends
-        return np.asarray(xp), np.asarray(mels)
+        return xp, mels
 
     def get_conn(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """The connected elements of one sample of shape ``(N,)`` that aren't zero.

@@ -104,7 +104,7 @@ class Form:
         xp, mels, sample, following = _compact(self, x, cursor, capacity=capacity, off_diagonal_only=off_diagonal_only)
         return xp, mels, sample, following
 
-    def flattened(self, x: Any) -> tuple[jax.Array, jax.Array, np.ndarray]:
+    def flattened(self, x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The connected elements whose matrix elements aren't zero, of all samples ``(..., N)``, one after the other.
 
         Returns:
@@ -117,7 +117,8 @@ class Form:
         total = int(sections[-1]) if sections.size else 0
         rows = jnp.reshape(x, (sections.size, self.n_sites))
         xp, mels, _, _ = self.compact(rows, (0, 0), _rounded_up(total))
-        return xp[:total], mels[:total], sections
+        # Views, since slices of JAX would be a program for each length.
+        return np.asarray(xp)[:total], np.asarray(mels)[:total], sections
 
 
 def _rounded_up(n: int) -> int:
