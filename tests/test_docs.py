@@ -4,7 +4,9 @@ import ast
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -14,6 +16,8 @@ from ferroket.cli import app
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 CLUSTER = ROOT / "docs" / "running-on-a-cluster.md"
+OPERATORS = ROOT / "docs" / "operators.md"
+README = ROOT / "README.md"
 
 # Set by our own commands for the processes that they start.
 INTERNAL = {"FERROKET_JOB", "FERROKET_OUTPUT", "FERROKET_BENCH_RESULT"}
@@ -34,10 +38,36 @@ def test_shell_blocks_are_right(page: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.name)
 def test_python_blocks_compile(page: Path) -> None:
     for block in blocks(page, "python"):
         compile(block, page.name, "exec")
+
+
+def results(code: str, names: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Runs code, and gives each expression with a comment behind it: the expression, its value, and the comment."""
+    for statement in ast.parse(code).body:
+        last = code.splitlines()[statement.end_lineno - 1]  # type: ignore[operator]
+        comment = last.encode()[statement.end_col_offset :].decode().strip()
+        if isinstance(statement, ast.Expr) and comment.startswith("# "):
+            expression = ast.unparse(statement)
+            yield expression, repr(eval(expression, names)), comment.removeprefix("# ")
+        else:
+            exec(compile(ast.Module([statement], []), "a block", "exec"), names)
+
+
+def test_blocks_about_operators_run_and_say_what_comes_out() -> None:
+    names: dict[str, Any] = {}
+    found = [result for block in blocks(OPERATORS, "python") for result in results(block, names)]
+    assert len(found) >= 10
+    for expression, value, said in found:
+        assert value == said, f"{expression} is {value}, and not {said}"
+
+
+def test_the_readmes_operators_run() -> None:
+    (block,) = (block for block in blocks(README, "python") if "fk.accelerate(" in block)
+    for expression, value, said in results(block, {}):
+        assert value == said, f"{expression} is {value}, and not {said}"
 
 
 def test_every_variable_is_in_the_table_and_none_else() -> None:
@@ -51,7 +81,7 @@ def test_every_variable_is_in_the_table_and_none_else() -> None:
     assert set(re.findall(r"FERROKET_[A-Z_]*[A-Z]", text)) <= used
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.name)
 def test_commands_and_their_options_exist(page: Path) -> None:
     commands = get_command(app).commands  # type: ignore[attr-defined]
     for name, rest in re.findall(r"\bferroket ([a-z]+)\b([^\n`]*)", page.read_text()):

@@ -25,8 +25,8 @@ class Accelerated(DiscreteJaxOperator):
     :meth:`_find_hermitian` and, where its sites have two local states, :meth:`_terms`.
     """
 
-    _family: ClassVar[Any]
-    """The class of NetKet whose instances this family's arithmetic takes."""
+    _family: ClassVar[Any] = ()
+    """The class of NetKet whose instances this family's arithmetic takes; none, if it is that of general terms."""
 
     _definition: ClassVar[tuple[str, ...]]
     """The attributes that only a definition has."""

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -105,8 +105,6 @@ class Ising(Accelerated, nk.operator.IsingJax):
             a coefficient isn't finite, isn't a scalar or can't be held by ``dtype``.
     """
 
-    # Sums and products that aren't of this class are those of local operators.
-    _family: ClassVar[Any] = ()
     _definition = ()
 
     def __init__(self, hilbert: Any, graph: Any, h: Any, J: Any = 1.0, dtype: Any = None) -> None:
@@ -146,21 +144,23 @@ class Ising(Accelerated, nk.operator.IsingJax):
         return self._form_
 
     def _compile(self) -> Form:
-        n_sites, n_edges = self.hilbert.size, len(self._edges)
-        bits = site_bits(n_sites)
-        flips = bits[:0] if isinstance(self._h, StaticZero) else bits
-        edges = jnp.asarray(bits)[self._edges]
-        n_terms = n_edges + len(flips)
-        nothing = np.zeros((n_terms, bits.shape[1]), np.uint32)
-        return Terms.from_arrays(
+        numbers: Any = jnp if is_traced(self._h, self._J, self._edges) else np
+        n_edges, bits = len(self._edges), site_bits(self.hilbert.size)
+        flips = bits[: self.max_conn_size - 1]
+        nothing = np.zeros((n_edges + len(flips), bits.shape[1]), np.uint32)
+        ends = numbers.asarray(bits)[numbers.asarray(self._edges)]
+        coefficients = numbers.stack([numbers.asarray(self._J), -numbers.asarray(self._field)])
+        return Terms(
             local_states(self.hilbert),
-            np.concatenate([nothing[:1] if n_terms else np.zeros_like(bits[:1]), flips]),
-            np.concatenate([[0], np.arange(n_edges, n_terms + 1)]),
-            nothing,
-            nothing,
-            jnp.concatenate([edges[:, 0] ^ edges[:, 1], nothing[n_edges:]]),
-            jnp.concatenate([jnp.broadcast_to(self._J, n_edges), jnp.broadcast_to(-self._field, len(flips))]),
+            flip=np.concatenate([np.zeros_like(bits[:1]), flips]),
+            first=np.array([0, *range(n_edges, len(nothing) + 1)], np.int32),
+            mask=nothing,
+            pattern=nothing,
+            sign=numbers.concatenate([ends[:, 0] ^ ends[:, 1], nothing[n_edges:]]),
+            values=coefficients[np.repeat([0, 1], [n_edges, len(flips)])],
             diagonal=True,
+            unconditional=True,
+            max_conn_size=self.max_conn_size,
         )
 
     def _terms(self) -> TermList:
@@ -194,21 +194,6 @@ class Ising(Accelerated, nk.operator.IsingJax):
         """
         xp, mels = _elements(self, x, states=True)
         return xp, mels
-
-    def n_conn(self, x: Any, out: None = None) -> jax.Array:
-        """How many matrix elements of each sample aren't zero.
-
-        Args:
-            x: Samples of shape ``(..., N)``.
-            out: Not supported, as in all of NetKet's JAX operators.
-
-        Returns:
-            An int32 array of shape ``(...)``.
-        """
-        if out is not None:
-            raise NotImplementedError("operators in JAX can't write into `out`: take the returned array")
-        (mels,) = _elements(self, x, states=False)
-        return (mels != 0).sum(axis=-1, dtype=jnp.int32)
 
     def to_local_operator(self) -> LocalOperator:
         """The operator as a :class:`ferroket.operator.LocalOperator`."""

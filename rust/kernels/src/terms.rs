@@ -50,12 +50,14 @@ pub struct Terms<'a> {
     tables: TermTables<'a>,
     /// What each group flips.
     flips: Vec<Flip>,
+    /// For each group that flips many sites, a row of ones for those and zeros for the others.
+    masks: Vec<u8>,
     sites: usize,
     words: usize,
     diagonal: bool,
 }
 
-/// Configurations that differ from the sample at more sites than these are written eight sites at a time.
+/// Configurations that differ from the sample at more sites than these are written by a mask of all sites.
 const FEW: usize = 4;
 
 /// The sites that a group flips.
@@ -65,16 +67,25 @@ struct Flip {
     count: u32,
     /// The first few of them.
     first: [u32; FEW],
+    /// Where the row of this group starts in the masks of all sites, if there are more than a few.
+    mask: usize,
 }
 
 impl Flip {
-    fn new(row: &[u32]) -> Self {
-        let mut first = [0; FEW];
-        let sites = row.iter().enumerate().flat_map(|(word, &flip)| bits(flip).map(move |bit| 32 * word + bit));
-        for (first, site) in first.iter_mut().zip(sites) {
+    /// The flip of a row of the tables. `masks` has a number for each site of those groups that flip many.
+    fn new(row: &[u32], sites: usize, masks: &mut Vec<u8>) -> Self {
+        let flipped = || row.iter().enumerate().flat_map(|(word, &flip)| bits(flip).map(move |bit| 32 * word + bit));
+        let mut flip = Self { count: row.iter().map(|word| word.count_ones()).sum(), first: [0; FEW], mask: masks.len() };
+        for (first, site) in flip.first.iter_mut().zip(flipped()) {
             *first = site as u32;
         }
-        Self { count: row.iter().map(|word| word.count_ones()).sum(), first }
+        if flip.count as usize > FEW {
+            masks.resize(flip.mask + sites, 0);
+            for site in flipped() {
+                masks[flip.mask + site] = 1;
+            }
+        }
+        flip
     }
 }
 
@@ -118,8 +129,9 @@ impl<'a> Terms<'a> {
             })?;
             check(!(flips && diagonal && group == 0), || "group 0 flips sites, but is that of the diagonal".into())?;
         }
-        let flips = flip.chunks_exact(words).map(Flip::new).collect();
-        Ok(Self { tables, flips, sites: n_sites, words, diagonal })
+        let mut masks = Vec::new();
+        let flips = flip.chunks_exact(words).map(|row| Flip::new(row, n_sites, &mut masks)).collect();
+        Ok(Self { tables, flips, masks, sites: n_sites, words, diagonal })
     }
 
     /// The groups, the diagonal included.
@@ -271,39 +283,45 @@ impl Form for Terms<'_> {
                 row[site as usize] = flipped[site as usize];
             }
         } else {
-            let masks = self.row(self.tables.flip, group as usize).iter().flat_map(|word| word.to_le_bytes());
-            let sites = values.chunks(8).zip(flipped.chunks(8)).zip(row.chunks_mut(8));
-            for (mask, ((values, flipped), row)) in masks.zip(sites) {
-                select(mask, values, flipped, row);
-            }
+            select(&self.masks[flip.mask..][..self.sites], values, flipped, row);
         }
     }
 }
 
-/// The bits of each byte.
-const BITS: [[bool; 8]; 256] = {
-    let mut bits = [[false; 8]; 256];
-    let mut i = 0;
-    while i < 8 * 256 {
-        bits[i / 8][i % 8] = ((i / 8) >> (i % 8)) & 1 == 1;
-        i += 1;
-    }
-    bits
-};
-
-/// Writes eight sites, or less at the end: `flipped` where the mask has ones, and `values` elsewhere.
+/// Writes `flipped` where the mask has ones, and `values` where it has zeros.
 #[inline(always)]
-fn select<S: Copy>(mask: u8, values: &[S], flipped: &[S], row: &mut [S]) {
-    let mask = &BITS[usize::from(mask)];
-    if let (Some(values), Some(flipped), Some(row)) =
-        (values.first_chunk::<8>(), flipped.first_chunk::<8>(), row.first_chunk_mut::<8>())
-    {
-        for site in 0..8 {
-            row[site] = select_unpredictable(mask[site], flipped[site], values[site]);
+fn select<S: Copy>(mask: &[u8], values: &[S], flipped: &[S], row: &mut [S]) {
+    // As many sites as make a vector or two.
+    match size_of::<S>() {
+        1 => select_parts::<S, 32>(mask, values, flipped, row),
+        2 => select_parts::<S, 16>(mask, values, flipped, row),
+        _ => select_parts::<S, 8>(mask, values, flipped, row),
+    }
+}
+
+/// As [`select`], in parts of `N` sites, the last one of which overlaps with the one before.
+#[inline(always)]
+fn select_parts<S: Copy, const N: usize>(mask: &[u8], values: &[S], flipped: &[S], row: &mut [S]) {
+    if let Some(last) = mask.len().checked_sub(N) {
+        for start in (0..last).step_by(N) {
+            select_part::<S, N>(&mask[start..], &values[start..], &flipped[start..], &mut row[start..]);
         }
+        select_part::<S, N>(&mask[last..], &values[last..], &flipped[last..], &mut row[last..]);
     } else {
-        for (site, value) in row.iter_mut().enumerate() {
-            *value = if mask[site] { flipped[site] } else { values[site] };
+        for (to, ((&mask, &value), &flipped)) in row.iter_mut().zip(mask.iter().zip(values).zip(flipped)) {
+            *to = select_unpredictable(mask == 0, value, flipped);
+        }
+    }
+}
+
+/// As [`select`], for the first `N` sites. A loop over arrays becomes a few vector instructions; closures do not.
+#[inline(always)]
+fn select_part<S: Copy, const N: usize>(mask: &[u8], values: &[S], flipped: &[S], row: &mut [S]) {
+    if let (Some(mask), Some(values), Some(flipped), Some(row)) =
+        (mask.first_chunk::<N>(), values.first_chunk::<N>(), flipped.first_chunk::<N>(), row.first_chunk_mut::<N>())
+    {
+        for site in 0..N {
+            row[site] = select_unpredictable(mask[site] == 0, values[site], flipped[site]);
         }
     }
 }
