@@ -52,6 +52,12 @@ pub trait Sink<C: Copy, T: Copy> {
             self.push(sample, change, mel);
         }
     }
+
+    /// Takes all elements of a sample that has none yet.
+    #[inline(always)]
+    fn extend_row(&mut self, sample: usize, elements: impl Iterator<Item = (C, T)>) {
+        elements.for_each(|(change, mel)| self.push(sample, change, mel));
+    }
 }
 
 /// Elements of some samples, as rows of equal width.
@@ -146,6 +152,25 @@ impl<C: Copy, T: Copy> Sink<C, T> for Active<'_, C, T> {
             }
         }
     }
+
+    #[inline(always)]
+    fn extend_row(&mut self, sample: usize, elements: impl Iterator<Item = (C, T)>) {
+        let Elements { counts, mels, changes } = &mut self.elements;
+        let row = sample * self.room..(sample + 1) * self.room;
+        let changes = if changes.is_empty() { &mut [] } else { &mut changes[row.clone()] };
+        let mels = &mut mels[row];
+        let mut count = 0; // a register; `counts` would be memory
+        elements.for_each(|(change, mel)| {
+            if let Some(to) = mels.get_mut(count) {
+                *to = mel;
+            }
+            if let Some(to) = changes.get_mut(count) {
+                *to = change;
+            }
+            count += 1;
+        });
+        counts[sample] = count as u32;
+    }
 }
 
 /// Keeps the elements that are not zero.
@@ -157,13 +182,28 @@ struct NonZero<'a, C, T> {
 impl<C: Copy, T: MatrixElement> Sink<C, T> for NonZero<'_, C, T> {
     #[inline(always)]
     fn push(&mut self, sample: usize, change: C, mel: T) {
-        if mel != T::default() {
-            let Elements { counts, mels, changes } = &mut self.elements;
-            let place = sample * self.room + counts[sample] as usize;
-            counts[sample] += 1;
-            mels[place] = mel;
-            changes[place] = change;
+        let Elements { counts, mels, changes } = &mut self.elements;
+        let place = sample * self.room + counts[sample] as usize;
+        // A zero is overwritten by the next element, which spares a branch that can't be predicted.
+        if let (Some(to), Some(changed)) = (mels.get_mut(place), changes.get_mut(place)) {
+            (*to, *changed) = (mel, change);
         }
+        counts[sample] += u32::from(mel != T::default());
+    }
+
+    #[inline(always)]
+    fn extend_row(&mut self, sample: usize, elements: impl Iterator<Item = (C, T)>) {
+        let Elements { counts, mels, changes } = &mut self.elements;
+        let row = sample * self.room..(sample + 1) * self.room;
+        let (mels, changes) = (&mut mels[row.clone()], &mut changes[row]);
+        let mut count = 0;
+        elements.for_each(|(change, mel)| {
+            if let (Some(to), Some(changed)) = (mels.get_mut(count), changes.get_mut(count)) {
+                (*to, *changed) = (mel, change);
+            }
+            count += usize::from(mel != T::default());
+        });
+        counts[sample] = count as u32;
     }
 }
 
@@ -179,6 +219,11 @@ impl<C: Copy, T: MatrixElement> Sink<C, T> for Count<'_> {
     #[inline(always)]
     fn extend<const N: usize>(&mut self, sample: usize, _: [C; N], mels: [T; N]) {
         self.0[sample] += mels.into_iter().map(|mel| i32::from(mel != T::default())).sum::<i32>();
+    }
+
+    #[inline(always)]
+    fn extend_row(&mut self, sample: usize, elements: impl Iterator<Item = (C, T)>) {
+        self.0[sample] = elements.map(|(_, mel)| i32::from(mel != T::default())).sum();
     }
 }
 

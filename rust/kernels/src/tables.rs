@@ -9,7 +9,7 @@ use crate::element::{MatrixElement, Sample};
 use crate::elements::{Form, Sink};
 use crate::error::{check, check_offsets};
 use crate::local_states::{Configuration, LocalIndex, LocalStates, Sites};
-use crate::simd::copy;
+use crate::simd::{copy, vectorized};
 use std::ops::Range;
 
 /// The tables of [`Tables`].
@@ -153,6 +153,39 @@ impl<'a> Tables<'a> {
         let has_diagonal = start < end && self.columns[start] as u32 == row;
         (has_diagonal.then_some(start), start + usize::from(has_diagonal)..end)
     }
+
+    /// As [`Form::for_each_active`].
+    #[inline(always)]
+    fn sweep<T: MatrixElement>(
+        &self,
+        values: &[T],
+        indices: &[LocalIndex],
+        samples: usize,
+        off_diagonal_only: bool,
+        sink: &mut impl Sink<Entry, T>,
+    ) {
+        // The entries off the diagonal of each term.
+        let mut off_diagonal = vec![0..0; self.terms.len()];
+        for sample in 0..samples {
+            let indices = &indices[sample * self.sites..][..self.sites];
+            let mut diagonal = T::default();
+            for (&term, off_diagonal) in self.terms.iter().zip(&mut off_diagonal) {
+                let (on_diagonal, others) = self.entries(term, indices);
+                *off_diagonal = others;
+                if let Some(entry) = on_diagonal {
+                    diagonal = diagonal.plus(values[entry]);
+                }
+            }
+            let on_diagonal = (self.diagonal && !off_diagonal_only).then_some((Entry::default(), diagonal));
+            let others = off_diagonal.iter().zip(0..).flat_map(|(entries, term)| {
+                let columns = self.columns[entries.clone()].iter();
+                columns.zip(&values[entries.clone()]).map(move |(&column, &value)| {
+                    (Entry { term, column: column as u32 }, value)
+                })
+            });
+            sink.extend_row(sample, on_diagonal.into_iter().chain(others));
+        }
+    }
 }
 
 /// A number that counts things of which there are so many.
@@ -210,27 +243,10 @@ impl Form for Tables<'_> {
         off_diagonal_only: bool,
         sink: &mut impl Sink<Entry, T>,
     ) {
-        // The entries off the diagonal of each term.
-        let mut off_diagonal = vec![0..0; self.terms.len()];
-        for sample in 0..samples {
-            let indices = &indices[sample * self.sites..][..self.sites];
-            let mut diagonal = T::default();
-            for (&term, off_diagonal) in self.terms.iter().zip(&mut off_diagonal) {
-                let (on_diagonal, others) = self.entries(term, indices);
-                *off_diagonal = others;
-                if let Some(entry) = on_diagonal {
-                    diagonal = diagonal.plus(values[entry]);
-                }
-            }
-            if self.diagonal && !off_diagonal_only {
-                sink.push(sample, Entry::default(), diagonal);
-            }
-            for (term, entries) in off_diagonal.iter().enumerate() {
-                for (&column, &value) in self.columns[entries.clone()].iter().zip(&values[entries.clone()]) {
-                    sink.push(sample, Entry { term: term as u32, column: column as u32 }, value);
-                }
-            }
-        }
+        vectorized(
+            #[inline(always)]
+            || self.sweep(values, indices, samples, off_diagonal_only, sink),
+        );
     }
 
     #[inline(always)]
