@@ -47,7 +47,7 @@ class Example:
 
     @cached_property
     def basis(self) -> np.ndarray:
-        return np.asarray(self.theirs.hilbert.all_states())
+        return np.asarray(self.ours().hilbert.all_states())
 
     @cached_property
     def matrix(self) -> np.ndarray:

@@ -4,6 +4,7 @@ The structure (space, sites, terms) is hypothesis's; the numbers come from a gen
 structure up to a relabelling of the sites, so that whatever is compiled for one of its operators serves all.
 """
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,13 +14,22 @@ from typing import Any
 import netket as nk
 import numpy as np
 import scipy.sparse
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import ferroket as fk
 import twins
 
-OPERATORS_IN_A_GROUP = 5
+OPERATORS_IN_A_GROUP = 7
 SAMPLES = 6
+
+
+def checks(max_examples: int) -> settings:
+    """So many examples, or with ``FERROKET_TEST_CASES=fewer`` a tenth; there is no deadline, since XLA compiles."""
+    if os.environ.get("FERROKET_TEST_CASES") == "fewer":
+        max_examples = -(-max_examples // 10)
+    return settings(max_examples=max_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 
 DTYPES = [None, "float32", "float64", "complex64", "complex128"]
 SIGNED = ["int8", "int16", "int32", "int64", "float32", "float64"]

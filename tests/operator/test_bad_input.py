@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import netket as nk
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ferroket as fk
@@ -24,7 +24,7 @@ from example_operators import (
     TRIANGLE,
     ZZ,
 )
-from generated_operators import local_states
+from generated_operators import checks, local_states
 
 op = fk.operator
 X = np.array([[0.0, 1], [1, 0]])
@@ -126,7 +126,7 @@ ARGUMENTS = {
         r"U has shape \(2,\).* 3 ",
     ),
     "repulsion by site": (lambda: op.BoseHubbard(BOSONS, CHAIN, U=np.ones(4)), ValueError, r"U has shape \(4,\)"),
-    "couplings of other colours": (lambda: op.Heisenberg(SPINS, CHAIN, J=[1.0, 2.0]), ValueError, r"2 .*colou?r"),
+    "couplings of other colours": (lambda: op.Heisenberg(SPINS, CHAIN, J=[1.0, 2.0]), ValueError, r"J is \[1.0, 2.0\].* 1 colours"),
     "matrices of other colours": (
         lambda: op.GraphOperator(SPINS, CHAIN, bond_ops=[ZZ], bond_ops_colors=[0, 1]),
         ValueError,
@@ -360,7 +360,7 @@ def test_samples_of_another_space(example, method):
                 jax.block_until_ready(METHODS[method](operator, wrong))
 
 
-@settings(max_examples=60, deadline=None)
+@checks(60)
 @given(data=st.data())
 def test_garbage_is_never_a_number(data):
     """Bytes that come from anywhere: an error unless they happen to be samples."""
@@ -410,7 +410,7 @@ def test_more_fermions_than_the_space_has():
     operator = op.FermiHubbard(hilbert, graph)
     other = nk.hilbert.SpinOrbitalFermions(6, s=0.5, n_fermions_per_spin=(3, 3))
     x = np.array([[1, 0, 1, 0, 1, 0, 0, 1, 0, 1, 0, 1]], np.int8)
-    n_conn = int(op.FermiHubbard(other, graph).n_conn(x)[0])
+    n_conn = int(op.FermiHubbard(other, graph).n_conn(x)[0]) + 1  # the diagonal, which is zero here
     assert operator.max_conn_size < n_conn
     with pytest.raises(ERRORS, match=rf"sample 0 has {n_conn} .*{operator.max_conn_size}"):
         jax.block_until_ready(operator.get_conn_padded(x))

@@ -7,21 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from comparing import assert_rows, flattened_rows, on_a_gpu, rows, tolerance
 from ferroket.operator.compiled import Tables
-from generated_operators import FAMILIES, OPERATORS_IN_A_GROUP, WITHOUT_NUMBA, Generated, groups
+from generated_operators import FAMILIES, OPERATORS_IN_A_GROUP, WITHOUT_NUMBA, Generated, checks, groups
 
-GROUPS = 44
+GROUPS = 30
 assert GROUPS * OPERATORS_IN_A_GROUP * len(FAMILIES) >= 2000
-
-
-def checks(max_examples: int) -> settings:
-    # What hypothesis finds slow is XLA, compiling.
-    return settings(max_examples=max_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
 
 families = pytest.mark.parametrize("family", FAMILIES)
 
@@ -62,7 +56,9 @@ def padding(configurations: np.ndarray, elements: np.ndarray, sample: np.ndarray
 def test_on_cpus(family):
     seen = []
 
-    @checks(GROUPS)
+    settings = checks(GROUPS)
+
+    @settings
     @given(data=st.data())
     def check(data):
         group = data.draw(groups(family))
@@ -89,7 +85,7 @@ def test_on_cpus(family):
         assert_rows(flattened_rows(*flat, sections), expected, tol)
 
     check()
-    assert len(seen) >= 0.9 * GROUPS * OPERATORS_IN_A_GROUP
+    assert len(seen) >= 0.9 * settings.max_examples * OPERATORS_IN_A_GROUP
 
 
 @families
@@ -137,7 +133,7 @@ def test_compact(family):
 def test_as_on_gpus(family):
     """Order and padding included: the same arrays as on CPUs."""
 
-    @checks(6)
+    @checks(3)
     @given(data=st.data())
     def check(data):
         group = data.draw(groups(family))
@@ -160,7 +156,7 @@ def test_as_on_gpus(family):
 
 @families
 def test_netkets_in_jax(family):
-    @checks(3)
+    @checks(2)
     @given(data=st.data())
     def check(data):
         group = data.draw(groups(family))
@@ -169,7 +165,11 @@ def test_netkets_in_jax(family):
         assert_rows(rows(*operator.get_conn_padded(x)), by_twin(generated, x), tolerance(operator.dtype))
         if family.startswith(("Particle", "FermiHubbard")) and not has_elements(generated):
             return  # NetKet has no way to write such an operator
-        theirs = generated.build("jax")
+        try:
+            theirs = generated.build("jax")
+        except AssertionError:
+            assert family.startswith("Particle")  # NetKet's don't add up constants that come of reordering
+            return
         assert operator.dtype == theirs.dtype
         assert operator.max_conn_size <= max(theirs.max_conn_size, 1)
         found = rows(*theirs.get_conn_padded(x.astype(np.int8)))

@@ -4,15 +4,15 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import twins
-from generated_operators import FAMILIES, groups
+from generated_operators import FAMILIES, checks, groups
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=15, deadline=None)
+@checks(15)
 @given(data=st.data())
 def test_rows_and_kronecker_products(family, data):
     operator = data.draw(groups(family)).operators[0]

@@ -32,9 +32,14 @@ pub struct MatrixTables<'a> {
 /// The terms of an operator, without their values.
 #[derive(Debug, Clone)]
 pub struct Tables<'a> {
-    first_entry: &'a [i32],
     columns: &'a [i32],
     terms: Vec<Term>,
+    /// The terms that have any entries on the diagonal.
+    on_diagonal: Vec<u32>,
+    /// The terms that have any others.
+    off_diagonal: Vec<u32>,
+    /// The rows of all matrices.
+    rows: Vec<Row>,
     /// The digits of all terms.
     digits: Vec<Digit>,
     sites: usize,
@@ -49,6 +54,21 @@ struct Term {
     row: u32,
     /// Where in the digits of all terms the ones of this term begin and end.
     digits: [u32; 2],
+}
+
+/// The entries of a row of a matrix.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    /// The one on the diagonal, if there is one.
+    on_diagonal: Option<u32>,
+    /// Where the others start and end.
+    others: [u32; 2],
+}
+
+impl Row {
+    fn others(self) -> Range<usize> {
+        self.others[0] as usize..self.others[1] as usize
+    }
 }
 
 /// A site as a digit of a row's or a column's number.
@@ -97,7 +117,7 @@ impl<'a> Tables<'a> {
         check_offsets("first_site", first_site, of_terms.len())?;
         check_offsets("first_entry", first_entry, columns.len())?;
         check_offsets("first_row", first_row, first_entry.len() - 1)?;
-        let longest = longest_rows(&tables, diagonal)?;
+        let (rows, longest) = rows_of_matrices(&tables, diagonal)?;
         let mut max_elements = usize::from(diagonal);
         let mut terms = Vec::with_capacity(table.len());
         let mut digits = Vec::with_capacity(of_terms.len());
@@ -127,15 +147,22 @@ impl<'a> Tables<'a> {
                     digits.push(Digit { site: site as u32, size: size as u32, reciprocal });
                 }
             }
-            let rows = (first_row[matrix + 1] - first_row[matrix]) as usize;
-            check(dim == Some(rows), || {
+            let height = (first_row[matrix + 1] - first_row[matrix]) as usize;
+            check(dim == Some(height), || {
                 let dim = dim.map_or("too many".into(), |dim| dim.to_string());
-                format!("matrix {matrix} has {rows} rows, but the sites of term {term} have {dim} configurations")
+                format!("matrix {matrix} has {height} rows, but the sites of term {term} have {dim} configurations")
             })?;
             terms.push(Term { row: first_row[matrix] as u32, digits: [first_digit as u32, digits.len() as u32] });
             max_elements += longest[matrix];
         }
-        Ok(Self { first_entry, columns, terms, digits, sites: sites.len(), diagonal, max_elements })
+        let with = |has: fn(&Row) -> bool| -> Vec<u32> {
+            let any: Vec<_> =
+                first_row.windows(2).map(|row| rows[row[0] as usize..row[1] as usize].iter().any(has)).collect();
+            (0..).zip(table).filter(|&(_, &matrix)| any[matrix as usize]).map(|(term, _)| term).collect()
+        };
+        let (on_diagonal, off_diagonal) = (with(|row| row.on_diagonal.is_some()), with(|row| !row.others().is_empty()));
+        let sites = sites.len();
+        Ok(Self { columns, terms, on_diagonal, off_diagonal, rows, digits, sites, diagonal, max_elements })
     }
 
     #[inline(always)]
@@ -143,15 +170,12 @@ impl<'a> Tables<'a> {
         &self.digits[term.digits[0] as usize..term.digits[1] as usize]
     }
 
-    /// The entries of a term's row off the diagonal; before that, the one on it.
+    /// Which row of its matrix a term has.
     #[inline(always)]
-    fn entries(&self, term: Term, indices: &[LocalIndex]) -> (Option<usize>, Range<usize>) {
+    fn row(&self, term: Term, indices: &[LocalIndex]) -> Row {
         let digits = self.digits(term).iter();
         let row = digits.fold(0, |row, digit| row * digit.size + u32::from(indices[digit.site as usize]));
-        let place = (term.row + row) as usize;
-        let (start, end) = (self.first_entry[place] as usize, self.first_entry[place + 1] as usize);
-        let has_diagonal = start < end && self.columns[start] as u32 == row;
-        (has_diagonal.then_some(start), start + usize::from(has_diagonal)..end)
+        self.rows[(term.row + row) as usize]
     }
 
     /// As [`Form::for_each_active`].
@@ -164,24 +188,22 @@ impl<'a> Tables<'a> {
         off_diagonal_only: bool,
         sink: &mut impl Sink<Entry, T>,
     ) {
-        // The entries off the diagonal of each term.
-        let mut off_diagonal = vec![0..0; self.terms.len()];
+        let mut rows = vec![Row { on_diagonal: None, others: [0; 2] }; self.terms.len()];
         for sample in 0..samples {
             let indices = &indices[sample * self.sites..][..self.sites];
-            let mut diagonal = T::default();
-            for (&term, off_diagonal) in self.terms.iter().zip(&mut off_diagonal) {
-                let (on_diagonal, others) = self.entries(term, indices);
-                *off_diagonal = others;
-                if let Some(entry) = on_diagonal {
-                    diagonal = diagonal.plus(values[entry]);
-                }
+            for (row, &term) in rows.iter_mut().zip(&self.terms) {
+                *row = self.row(term, indices);
             }
-            let on_diagonal = (self.diagonal && !off_diagonal_only).then_some((Entry::default(), diagonal));
-            let others = off_diagonal.iter().zip(0..).flat_map(|(entries, term)| {
-                let columns = self.columns[entries.clone()].iter();
-                columns.zip(&values[entries.clone()]).map(move |(&column, &value)| {
-                    (Entry { term, column: column as u32 }, value)
-                })
+            let on_diagonal = (self.diagonal && !off_diagonal_only).then(|| {
+                let entries = self.on_diagonal.iter().filter_map(|&term| rows[term as usize].on_diagonal);
+                (Entry::default(), entries.fold(T::default(), |sum, entry| sum.plus(values[entry as usize])))
+            });
+            let others = self.off_diagonal.iter().flat_map(|&term| {
+                let entries = rows[term as usize].others();
+                self.columns[entries.clone()]
+                    .iter()
+                    .zip(&values[entries])
+                    .map(move |(&column, &value)| (Entry { term, column: column as u32 }, value))
             });
             sink.extend_row(sample, on_diagonal.into_iter().chain(others));
         }
@@ -193,8 +215,9 @@ fn index(number: i32, count: usize) -> Option<usize> {
     usize::try_from(number).ok().filter(|&number| number < count)
 }
 
-/// For each matrix, the most entries off the diagonal that a row has; an error if an entry is out of place.
-fn longest_rows(tables: &MatrixTables, diagonal: bool) -> Result<Vec<usize>, Error> {
+/// All rows, and for each matrix the most entries off the diagonal that one has; an error if an entry is out of place.
+fn rows_of_matrices(tables: &MatrixTables, diagonal: bool) -> Result<(Vec<Row>, Vec<usize>), Error> {
+    let mut all = Vec::with_capacity(tables.first_entry.len() - 1);
     let mut longest = Vec::with_capacity(tables.first_row.len() - 1);
     for (matrix, rows) in tables.first_row.windows(2).enumerate() {
         let dim = rows[1] - rows[0];
@@ -216,10 +239,15 @@ fn longest_rows(tables: &MatrixTables, diagonal: bool) -> Result<Vec<usize>, Err
                 format!("the columns off the diagonal don't ascend in {}", place())
             })?;
             most = most.max(others.len());
+            let (start, end) = (range[0] as u32, range[1] as u32);
+            all.push(Row {
+                on_diagonal: has_diagonal.then_some(start),
+                others: [start + u32::from(has_diagonal), end],
+            });
         }
         longest.push(most);
     }
-    Ok(longest)
+    Ok((all, longest))
 }
 
 impl Form for Tables<'_> {

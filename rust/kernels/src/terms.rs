@@ -75,7 +75,8 @@ impl Flip {
     /// The flip of a row of the tables. `masks` has a number for each site of those groups that flip many.
     fn new(row: &[u32], sites: usize, masks: &mut Vec<u8>) -> Self {
         let flipped = || row.iter().enumerate().flat_map(|(word, &flip)| bits(flip).map(move |bit| 32 * word + bit));
-        let mut flip = Self { count: row.iter().map(|word| word.count_ones()).sum(), first: [0; FEW], mask: masks.len() };
+        let mut flip =
+            Self { count: row.iter().map(|word| word.count_ones()).sum(), first: [0; FEW], mask: masks.len() };
         for (first, site) in flip.first.iter_mut().zip(flipped()) {
             *first = site as u32;
         }

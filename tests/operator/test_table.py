@@ -1,0 +1,178 @@
+"""The table in docs/operators.md: each cell is a test, and each example of the tests is a row."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import ferroket as fk
+import four_devices as four_devices_program
+from comparing import on_a_gpu
+from example_operators import EXAMPLES, Example
+from four_devices import RESULTS, elements, some_samples
+
+PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
+SAYS = {"padded": {"Rust", "XLA"}, "compact": {"Rust", "XLA"}, "sharded": {"yes"}, "GPU branch": {"yes"}}
+COLUMNS = tuple(SAYS)
+
+
+@dataclass(frozen=True)
+class Row:
+    operator: str
+    netket: str
+    ferroket: str
+    cells: dict[str, str]
+
+
+def table() -> list[Row]:
+    """The rows of the table whose first column is `operator`."""
+    (text,) = re.findall(r"^\| operator \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", PAGE.read_text(), re.MULTILINE)
+    (head,) = re.findall(r"^\| operator \|.*$", PAGE.read_text(), re.MULTILINE)
+    assert cells_of(head) == ["operator", "NetKet", "Ferroket", *COLUMNS]
+    rows = []
+    for line in text.splitlines():
+        operator, netket, ferroket, *cells = cells_of(line)
+        rows.append(Row(operator, netket.strip("`"), ferroket.strip("`"), dict(zip(COLUMNS, cells, strict=True))))
+    return rows
+
+
+def cells_of(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+ROWS = table()
+BY_TITLE = {example.title: example for example in EXAMPLES}
+
+
+def cells(column: str) -> pytest.MarkDecorator:
+    """The rows that an example belongs to; that there are no others is a test of its own."""
+    assert {row.cells[column] for row in ROWS} <= SAYS[column]
+    known = [(BY_TITLE[row.operator], row.cells[column]) for row in ROWS if row.operator in BY_TITLE]
+    return pytest.mark.parametrize(("example", "cell"), known, ids=[f"{column}-{e.title}" for e, _ in known])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """A process with four devices, which works while the other tests do; and the file that it writes."""
+    file = tmp_path_factory.mktemp("four_devices") / "found.npz"
+    environment = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, four_devices_program.__file__, str(file)]
+    with subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True) as started:
+        yield started, file
+        started.kill()
+
+
+@pytest.fixture(scope="module")
+def four_devices(process: tuple[subprocess.Popen[str], Path]) -> dict[str, np.ndarray]:
+    """What four devices have found."""
+    started, file = process
+    _, errors = started.communicate(timeout=200)
+    assert started.returncode == 0, errors[-8000:]
+    with np.load(file) as found:
+        return dict(found)
+
+
+def test_rows_are_examples() -> None:
+    assert [row.operator for row in ROWS] == [example.title for example in EXAMPLES]
+
+
+# A cell is what it says. The samples are those of the whole Hilbert space.
+
+
+def padded(operator: Any, x: Any) -> Any:
+    return operator.get_conn_padded(x)
+
+
+def ours_and_states(example: Example) -> tuple[Any, np.ndarray]:
+    # Not the example's basis, for which NetKet's operator would have to be made.
+    operator = example.ours()
+    return operator, np.asarray(operator.hilbert.all_states())
+
+
+@cells("padded")
+def test_padded(example: Example, cell: str) -> None:
+    operator, x = ours_and_states(example)
+    lowered = jax.jit(padded).lower(operator, x)
+    xp, mels = map(np.asarray, lowered.compile()(operator, x))
+    expected = example.twin().matrix(x)
+    matrix = np.zeros_like(expected)
+    columns = operator.hilbert.states_to_numbers(xp)
+    np.add.at(matrix, (np.arange(len(x))[:, None], columns), mels)
+    np.testing.assert_allclose(matrix, expected, rtol=1e-12, atol=1e-12)
+
+    (results,) = re.findall(r"custom_call @ferroket_.* -> (.*)", lowered.as_text())
+    configurations = f"tensor<{'x'.join(map(str, xp.shape))}x"
+    assert (configurations in results) is (cell == "Rust")
+    assert ("stablehlo.gather" in lowered.as_text()) is (cell == "XLA")
+
+
+@cells("compact")
+def test_compact(example: Example, cell: str) -> None:
+    operator, x = ours_and_states(example)
+    xp, mels = map(np.asarray, operator.get_conn_padded(x))
+    sample, element = np.nonzero(mels)
+    expected = xp[sample, element], mels[sample, element], sample
+
+    # With a capacity that takes two calls.
+    capacity = max(-(-len(sample) // 2), 1)
+    compact = jax.jit(lambda form, x, cursor: form.compact(x, cursor, capacity))
+    form = operator._form
+    lowered = compact.lower(form, x, np.zeros(2, np.int32))
+    first = compact(form, x, np.zeros(2, np.int32))
+    second = compact(form, x, first[3])
+    assert second[3].tolist() == [len(x), 0]
+    for mine, right in zip(
+        (np.concatenate(parts) for parts in zip(first[:3], second[:3], strict=True)), expected, strict=True
+    ):
+        np.testing.assert_array_equal(mine[: len(sample)], right)
+        assert mine.dtype == right.dtype or right is sample
+    assert (np.concatenate([first[2], second[2]])[len(sample) :] == len(x)).all()
+
+    sections = np.empty(len(x), int)
+    for mine, right in zip(operator.get_conn_flattened(x, sections), expected[:2], strict=True):
+        np.testing.assert_array_equal(mine, right)
+    np.testing.assert_array_equal(sections, np.cumsum((mels != 0).sum(axis=1)))
+
+    from_rust = re.search(r"custom_call @ferroket_(terms|tables)_compact", lowered.as_text()) is not None
+    assert from_rust is (cell == "Rust")
+
+
+@cells("GPU branch")
+def test_gpu_branch(example: Example, cell: str) -> None:
+    operator, x = ours_and_states(example)
+    assert cell == "yes"
+    # It fails if what is lowered for CUDA calls anything, of ours or others'.
+    compiled = on_a_gpu(padded, operator, x)
+    for mine, cpus in zip(compiled(operator, x), padded(operator, x), strict=True):
+        assert mine.dtype == cpus.dtype
+        np.testing.assert_allclose(mine, cpus, rtol=1e-14, atol=1e-14)
+
+
+@cells("sharded")
+def test_sharded(example: Example, cell: str, four_devices: dict[str, np.ndarray]) -> None:
+    operator = example.ours()
+    x = some_samples(operator.hilbert)
+    for name, right in zip(RESULTS, elements(operator, x), strict=True):
+        np.testing.assert_array_equal(four_devices[f"{example.title}/{name}"], right, err_msg=name)
+    works = (
+        four_devices[f"{example.title}/collectives"].size == 0
+        and bool(four_devices[f"{example.title}/in Rust"])
+        and bool(four_devices[f"{example.title}/stays sharded"])
+    )
+    assert works is (cell == "yes"), four_devices[f"{example.title}/collectives"]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"class-{row.operator}")
+def test_classes(row: Row, four_devices: dict[str, np.ndarray]) -> None:
+    assert row.netket == BY_TITLE[row.operator].netket
+    assert four_devices[f"{row.operator}/is NetKet's"]
+    assert row.ferroket == four_devices[f"{row.operator}/accelerated"]
+    assert isinstance(BY_TITLE[row.operator].ours(), getattr(fk.operator, row.ferroket))
