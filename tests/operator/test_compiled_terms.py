@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import forms
-from ferroket.operator.compiled import Tables, Terms, local_states, site_bits
+from ferroket.operator.compiled import Form, Tables, Terms, local_states, site_bits
 
 SITES = local_states(nk.hilbert.Qubit(5))
 NONE = np.zeros(0, int)
@@ -265,30 +265,35 @@ def test_flattened():
         assert (xp.shape, mels.shape, sections.shape) == ((0, form.n_sites), (0,), (0,))
 
 
-def test_flattened_compiles_few_programs():
-    form = forms.some_forms()["terms"]
-    counts = np.random.default_rng(0).integers(0, 30, 60)
-    capacities = set()
+@pytest.mark.parametrize("name", ["terms", "tables"])
+def test_flattened_compiles_few_programs(monkeypatch, name):
+    form = forms.some_forms()[name]
+    x = forms.states_of(form, 400)
+    capacities = []
+    compact = Form.compact
 
-    class Spy:
-        def __init__(self):
-            self.n_sites = form.n_sites
+    def spy(self, x, cursor, capacity):
+        capacities.append(capacity)
+        return compact(self, x, cursor, capacity)
 
-        def count(self, x):
-            return counts[: len(x)]
-
-        def compact(self, x, cursor, capacity):
-            capacities.add(capacity)
-            return (np.zeros((capacity, 6)), np.zeros(capacity), None, None)
-
+    monkeypatch.setattr(Form, "compact", spy)
     totals = []
-    for n_samples in range(1, 60):
-        _, mels, sections = Terms.flattened(Spy(), forms.states_of(form, n_samples))
-        assert len(mels) == sections[-1]
-        totals.append(int(sections[-1]))
+    for n_samples in range(1, 400, 7):
+        _, mels, sections = form.flattened(x[:n_samples])
+        assert len(mels) == sections[-1] == np.asarray(form.count(x[:n_samples])).sum()
+        assert capacities[-1] <= max(n_samples * form.max_conn_size, 1)
+        totals.append(len(mels))
     assert len(set(totals)) > 50
-    assert len(capacities) <= 4 * 8
-    assert max(capacities) <= 1.25 * max(totals)
+    assert len(set(capacities)) < len(totals)
+
+
+def test_flattened_goes_on_where_more_elements_come_than_expected(monkeypatch):
+    form = forms.some_forms()["terms"]
+    x = forms.states_of(form, 50)
+    expected = form.flattened(x)
+    monkeypatch.setattr(Form, "_enough", lambda self, rows: 7)
+    for found, wanted in zip(form.flattened(x), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
 
 
 def test_tables_of_two_states_are_terms():

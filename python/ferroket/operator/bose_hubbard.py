@@ -94,12 +94,17 @@ class BoseHubbard(Accelerated, nk.operator.BoseHubbardJax):
 
     @property
     def _form(self) -> Form:
+        if self._form_ is not None:
+            return self._form_
         form, basis = self._structure
         coefficients = jnp.stack([jnp.asarray(value) for value in (self._U, self._V, self._J, self._mu)])
-        return form.replace_values((basis @ coefficients.astype(_wide(coefficients.dtype))).astype(self.dtype))
+        form = form.replace_values((basis @ coefficients.astype(_wide(coefficients.dtype))).astype(self.dtype))
+        if not is_traced(form.values):
+            self._form_ = form
+        return form
 
     def _reset_caches(self) -> None:
-        self._key_ = None
+        self._key_ = self._form_ = None
 
     @property
     def dtype(self) -> Any:

@@ -111,20 +111,43 @@ class Form:
             The connected configurations, ``(n_elements, N)``, their matrix elements, ``(n_elements,)``, and where the
             elements of each sample end, an integer array ``(Ns,)`` over the samples in order.
         """
-        if isinstance(x, jax.Array) and len(x.sharding.device_set) > 1:
-            x = np.asarray(x)  # the elements follow each other in one array: they are for one device
-        sections = np.cumsum(np.asarray(self.count(x)).ravel(), dtype=np.int64)
-        total = int(sections[-1]) if sections.size else 0
-        rows = jnp.reshape(x, (sections.size, self.n_sites))
-        xp, mels, _, _ = self.compact(rows, (0, 0), _rounded_up(total))
-        # Views, since slices of JAX would be a program for each length.
-        return np.asarray(xp)[:total], np.asarray(mels)[:total], sections
+        x = np.asarray(x)  # the elements follow each other in one array: they are for one device
+        check_samples(x, self.n_sites, self.sites.extremes)
+        rows = x.reshape(-1, self.n_sites)
+        capacity = self._enough(rows)
+        pieces = [(np.empty((0, self.n_sites), jax.dtypes.canonicalize_dtype(x.dtype)), np.empty(0, self.dtype))]
+        sections, cursor = np.zeros(len(rows), np.int64), (0, 0)
+        while cursor[0] < len(rows):
+            xp, mels, sample, following = map(np.asarray, self.compact(rows, cursor, capacity))
+            ends = np.searchsorted(sample, np.arange(1, len(rows) + 1, dtype=np.int32))
+            # Views, since slices of JAX would be a program for each length.
+            pieces.append((xp[: ends[-1]], mels[: ends[-1]]))
+            sections += ends
+            cursor = (int(following[0]), int(following[1]))
+        if len(pieces) <= 2:  # noqa: PLR2004
+            return (*pieces[-1], sections)
+        return np.concatenate([xp for xp, _ in pieces]), np.concatenate([mels for _, mels in pieces]), sections
+
+    def _enough(self, rows: np.ndarray) -> int:
+        """Room for the elements of all samples, most likely, without much more."""
+        slack = _SLACK // (self.n_sites * rows.dtype.itemsize + self.dtype.itemsize + _INT32)
+        at_most = len(rows) * self.max_conn_size
+        if at_most <= slack // 8:
+            return max(at_most, 1)  # to count takes longer than to fill the room
+        stride = -(-len(rows) // _COUNTED)
+        enough = min(int(1.05 * len(rows) * np.asarray(self.count(rows[::stride])).mean()), at_most)
+        if 0.05 * enough > slack:
+            enough = int(np.asarray(self.count(rows)).sum(dtype=np.int64))
+        # A multiple of a round number: so there are few programs to compile.
+        step = max(min(1 << max(enough.bit_length() - 4, 0), slack), 1)
+        return max(-(-enough // step) * step, 1)
 
 
-def _rounded_up(n: int) -> int:
-    """A number that is at least ``n``, one of four for each power of two: so there are few programs to compile."""
-    step = 1 << max(n.bit_length() - 3, 0)
-    return max(-(-n // step) * step, 1)
+# Bytes of memory that may be left unused.
+_SLACK = 4 << 20
+# So many samples are counted, to estimate the elements of all.
+_COUNTED = 32
+_INT32 = 4
 
 
 def _elements(function: Callable[..., Any], form: Form, x: Any, **params: Any) -> Any:

@@ -10,6 +10,9 @@ const SCRATCH: usize = 1 << 19;
 /// So many numbers of the results are worth a thread's while.
 const MIN_NUMBERS: usize = 1 << 15;
 
+/// So many matrix elements are.
+const MIN_ELEMENTS: usize = 1 << 12;
+
 /// The most samples that a thread works on at once, if each has so many elements in memory, of so many bytes beside the
 /// changes.
 pub(super) fn block_len<F: Form>(form: &F, elements: usize, bytes: usize) -> usize {
@@ -20,6 +23,11 @@ pub(super) fn block_len<F: Form>(form: &F, elements: usize, bytes: usize) -> usi
 /// The least samples that a thread gets, if there are so many numbers to write for each.
 pub(super) fn min_samples<F: Form>(form: &F, numbers: usize) -> usize {
     (MIN_NUMBERS / numbers.max(form.sites()).max(1)).max(F::GRAIN)
+}
+
+/// The least samples that a thread gets, if it evaluates their matrix elements only.
+pub(super) fn min_evaluated<F: Form>(form: &F) -> usize {
+    (MIN_ELEMENTS / form.max_elements().max(1)).max(F::GRAIN)
 }
 
 /// The range in pieces of at most `len`.

@@ -1,6 +1,6 @@
 //! Connected elements in the compact form: those that are not zero, one after the other, as many as there is room for.
 
-use super::blocks::{block_len, min_samples};
+use super::blocks::{block_len, min_evaluated, min_samples};
 use super::configurations::{Configurations, Connected, configurations};
 use super::dispatch::{FirstError, with_number_type};
 use super::forms::{FormArguments, Operator, TablesArguments, TermsArguments, vector};
@@ -204,7 +204,7 @@ impl<F: Form> Sweep<'_, F> {
             Rows::new(&mut found.mels, width),
         );
         let first_error = FirstError::default();
-        pool.for_each_part(len, min_samples(self.form, width), parts, |range, (indices, counts, changes, mels)| {
+        pool.for_each_part(len, min_evaluated(self.form), parts, |range, (indices, counts, changes, mels)| {
             let indices = indices.into_slice();
             let read = self.configurations.read(samples.start + range.start..samples.start + range.end, indices);
             if read.is_ok() {

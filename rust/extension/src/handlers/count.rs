@@ -1,6 +1,6 @@
 //! How many connected elements of each sample are not zero.
 
-use super::blocks::{block_len, blocks, min_samples};
+use super::blocks::{block_len, blocks, min_evaluated};
 use super::configurations::{Configurations, configurations};
 use super::dispatch::{FirstError, with_number_type};
 use super::forms::{FormArguments, Operator, TablesArguments, TermsArguments};
@@ -35,7 +35,7 @@ fn call<F: FormArguments>(frame: &Frame) -> Result<(), Error> {
     let first_error = FirstError::default();
     with_number_type!(values.dtype(), "the values", T => {
         let values = values.typed::<T>()?.as_slice();
-        frame.pool().for_each_part(samples, min_samples(&form, form.max_elements()), counts, |range, counts| {
+        frame.pool().for_each_part(samples, min_evaluated(&form), counts, |range, counts| {
             first_error.keep(range.start, sweep.part(range, values, counts.into_slice()));
         })
     })?;
