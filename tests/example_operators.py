@@ -268,7 +268,7 @@ EXAMPLES = [
     Example("adjoint", lambda op: _raising(op).H, lambda: twins.Adjoint(_raising_twin()), "Adjoint", "", by_accelerate=True),
     Example(
         "squared modulus O†O",
-        lambda op: _raising(op).H @ _raising(op),
+        lambda op: op.Squared(_raising(op)),
         lambda: twins.Product(twins.Adjoint(_raising_twin()), _raising_twin()),
         "Squared",
         "",

@@ -5,11 +5,12 @@ import jax.numpy as jnp
 import netket as nk
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from netket.utils.numbers import StaticZero
 
 import ferroket as fk
 import ising
+from generated_operators import checks
 
 
 def pair(*args, **kwargs):
@@ -22,7 +23,7 @@ def assert_same_elements(found, expected):
         np.testing.assert_array_equal(mine, theirs)
 
 
-@settings(max_examples=60, deadline=None)
+@checks(60)
 @given(ising.problems())
 def test_random_operators(problem):
     ours, theirs = pair(problem.hilbert, problem.edges, h=problem.h, J=problem.J, dtype=problem.dtype)
@@ -77,7 +78,7 @@ def test_dense_matrix(hilbert, h, J, dtype):
     operator = fk.operator.Ising(hilbert, edges, h=h, J=J, dtype=dtype)
     expected = ising.dense(4, edges, h or 0, J)
     order = hilbert.states_to_numbers(ising.basis(hilbert))
-    for matrix in (operator.to_dense(), operator.to_sparse().todense(), operator.to_sparse(jax_=True).todense()):
+    for matrix in (operator.to_dense(), operator.to_sparse().todense()):
         np.testing.assert_allclose(np.asarray(matrix)[np.ix_(order, order)], expected, rtol=1e-14, atol=1e-14)
     np.testing.assert_allclose(operator.to_local_operator().to_dense(), operator.to_dense(), atol=1e-14)
 
@@ -146,9 +147,21 @@ def test_negative_zero_is_zero():
 
 def test_constrained_space():
     hilbert = nk.hilbert.Spin(0.5, 4, total_sz=0)
-    ours, theirs = pair(hilbert, nk.graph.Chain(4), h=1.0)
+    ours, theirs = pair(hilbert, nk.graph.Chain(4), h=None)
     x = hilbert.all_states()
     assert_same_elements(ours.get_conn_padded(x), theirs.get_conn_padded(x))
+
+
+@pytest.mark.parametrize(("total_sz", "change"), [(0, "-2"), (2, "-2"), (-2, r"\+2")])
+def test_a_field_in_a_constrained_space(total_sz, change):
+    hilbert = nk.hilbert.Spin(0.5, 4, total_sz=total_sz)
+    message = rf"leads out of Spin.*changes the sum of the local states of all sites by {change}.* to {2 * total_sz}\."
+    for make in (
+        lambda: fk.operator.Ising(hilbert, nk.graph.Chain(4), h=1.0),
+        lambda: fk.operator.Ising(hilbert, nk.graph.Chain(4), h=None) + nk.operator.IsingJax(hilbert, nk.graph.Chain(4), h=1.0),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make()
 
 
 def test_flattened():

@@ -11,6 +11,7 @@ from netket.operator import DiscreteJaxOperator
 from netket.utils.numbers import is_scalar
 
 from ferroket.operator.compiled import Form, Terms
+from ferroket.operator.numbering import states_to_numbers
 from ferroket.operator.term_list import TermList
 from ferroket.operator.validation import check_coefficient, is_traced
 
@@ -177,13 +178,12 @@ class Accelerated(DiscreteJaxOperator):
         """
         if jax_:
             return super().to_sparse(jax_=True)
-        x = self.hilbert.all_states()
-        xp, mels, ends = self._form.flattened(x)
-        columns = self.hilbert.states_to_numbers(xp)
+        xp, mels, ends = self._form.flattened(self.hilbert.all_states())
+        columns = states_to_numbers(self.hilbert, xp)
         n_states = self.hilbert.n_states
-        # Copies, since what JAX gives can't be written to.
+        # A copy, since what JAX gives can't be written to.
         matrix = scipy.sparse.csr_matrix(
-            (np.array(mels), np.array(columns), np.concatenate([[0], ends])), shape=(n_states, n_states)
+            (np.array(mels), columns, np.concatenate([[0], ends])), shape=(n_states, n_states)
         )
         if not isinstance(self._form, Terms):
             matrix.sum_duplicates()  # several matrices may connect the same configurations

@@ -14,6 +14,7 @@ from ferroket.ffi import Family, connected_elements
 from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.compiled import Form, Terms, local_states, site_bits
 from ferroket.operator.local_operator import LocalOperator
+from ferroket.operator.sectors import leaving, sectors
 from ferroket.operator.term_list import TermList
 from ferroket.operator.validation import check_coefficient, check_samples, is_traced, lattice_edges, two_local_states
 
@@ -101,8 +102,9 @@ class Ising(Accelerated, nk.operator.IsingJax):
     Raises:
         TypeError: If the Hilbert space isn't discrete with all sites alike, if the edges aren't integers, or
             if a coefficient isn't a number.
-        ValueError: If the sites don't have two local states, if the graph doesn't fit the Hilbert space, or if
-            a coefficient isn't finite, isn't a scalar or can't be held by ``dtype``.
+        ValueError: If the sites don't have two local states, if the graph doesn't fit the Hilbert space, if a
+            coefficient isn't finite, isn't a scalar or can't be held by ``dtype``, or if there is a field and the
+            Hilbert space fixes the magnetisation.
     """
 
     _definition = ()
@@ -114,6 +116,7 @@ class Ising(Accelerated, nk.operator.IsingJax):
             check_coefficient("h", h, dtype)
         check_coefficient("J", J, dtype)
         super().__init__(hilbert, graph=edges, h=h, J=J, dtype=dtype)
+        self._check_sectors()
 
     @classmethod
     def from_netket(cls, operator: nk.operator.IsingJax | nk.operator.IsingNumba) -> Self:
@@ -126,7 +129,20 @@ class Ising(Accelerated, nk.operator.IsingJax):
             check_coefficient("h", h)
         check_coefficient("J", J)
         dtype = J.dtype if isinstance(h, StaticZero) else jnp.promote_types(h.dtype, J.dtype)
-        return self.tree_unflatten((self.hilbert,), (h.astype(dtype), J.astype(dtype), self.edges))
+        new = self.tree_unflatten((self.hilbert,), (h.astype(dtype), J.astype(dtype), self.edges))
+        new._check_sectors()
+        return new
+
+    def _check_sectors(self) -> None:
+        """Raises the error for a field in a space that fixes a sum of local states."""
+        conserved, _ = sectors(self.hilbert)
+        if conserved and not isinstance(self._h, StaticZero):
+            sector = conserved[0]
+            step = 1 if sector.total < len(sector.sites) else -1
+            before, after = list(self.hilbert.local_states)[::step]
+            raise leaving(
+                self.hilbert, sector, f"the local state {before:g} of a site", f"the local state {after:g}", step
+            )
 
     @property
     def dtype(self) -> Any:
