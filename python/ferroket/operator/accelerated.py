@@ -47,9 +47,9 @@ class Accelerated(DiscreteJaxOperator):
         """Whether the operator equals its adjoint."""
         raise NotImplementedError
 
-    def _terms(self) -> TermList:
-        """The operator as a sum of non-branching terms, if all sites have two local states."""
-        raise NotImplementedError
+    def _terms(self) -> TermList | None:
+        """The operator as a sum of few non-branching terms, if all sites have two local states; None if it isn't."""
+        return None
 
     # The form
 

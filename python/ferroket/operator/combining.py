@@ -11,22 +11,15 @@ from ferroket.operator.compiled import site_bits
 from ferroket.operator.ising import Ising
 from ferroket.operator.term_list import TermList, as_dtype, equal_rows, popcount, sites_of
 from ferroket.operator.term_sum import TermSum
+from ferroket.operator.validation import has_two_states
 
 _LARGEST_MATRIX = 10
 """So many sites, at most, may a local matrix act on that stands for terms."""
 
 
-def has_two_states(hilbert: Any) -> bool:
-    """Whether all sites have two local states."""
-    return all(size == 2 for size in hilbert.shape)  # noqa: PLR2004
-
-
 def terms_of(operator: Any) -> TermList | None:
     """One of our operators as a sum of non-branching terms; None if it can't be one."""
-    if not isinstance(operator, Accelerated) or not has_two_states(operator.hilbert):
-        return None
-    terms: TermList = operator._terms()
-    return terms
+    return operator._terms() if isinstance(operator, Accelerated) and has_two_states(operator.hilbert) else None
 
 
 def as_local(operator: Any) -> Any:
@@ -69,16 +62,18 @@ def to_pauli_strings(operator: Any) -> Any:
     """An operator on sites with two local states as Pauli strings.
 
     Raises:
-        TypeError: If its sites don't have two local states.
+        TypeError: If its sites don't have two local states, or if it is no sum of few strings.
     """
     from ferroket.operator.pauli_strings import PauliStrings
 
-    terms = terms_of(operator)
-    if terms is None:
+    if not has_two_states(operator.hilbert):
         raise TypeError(
             f"Pauli strings act on sites with two local states, but those of {operator.hilbert!r} have "
             f"{sorted(set(operator.hilbert.shape))}: keep the operator as it is"
         )
+    terms = terms_of(operator)
+    if terms is None:
+        raise TypeError(f"a {type(operator).__name__} is no sum of a few Pauli strings: keep it as it is")
     strings, weights = terms.strings()
     needs_complex = np.iscomplexobj(weights) or any(string.count("Y") % 2 for string in strings)
     dtype = jnp.promote_types(operator.dtype, jnp.complex64) if needs_complex else operator.dtype
@@ -91,7 +86,7 @@ def to_local_operator(operator: Any) -> Any:
     """An operator on sites with two local states as a sum of local matrices.
 
     Raises:
-        TypeError: If its sites don't have two local states.
+        TypeError: If its sites don't have two local states, or if it is no sum of few terms.
         ValueError: If a term acts on too many sites.
     """
     from ferroket.operator.local_operator import LocalOperator

@@ -25,6 +25,7 @@ from ferroket.operator.local_operator import LocalOperator
 from ferroket.operator.pauli_strings import PauliStrings
 from ferroket.operator.permutation import PermutationOperator, PermutationOperatorFermion, SpinFlipOperator
 from ferroket.operator.term_sum import TermSum
+from ferroket.operator.validation import has_two_states
 
 
 def accelerate(operator: Any) -> Any:
@@ -119,7 +120,7 @@ def _embedding(operator: Any) -> Any:
         embedded._operators_dict = dict(zip(sites, local.operators, strict=True))
         return embedded
     terms = terms_of(part)
-    if terms is not None and all(size == 2 for size in hilbert.shape):  # noqa: PLR2004
+    if terms is not None and has_two_states(hilbert):
         return TermSum(hilbert, terms.embedded(hilbert.size, first), part.dtype)
     return nk.operator.EmbedOperator(hilbert, part, subspace)
 

@@ -16,7 +16,7 @@ from ferroket.operator.compiling import compile_terms
 from ferroket.operator.matrices import Entries, LocalTerms, cluster_parts, to_tables, to_terms
 from ferroket.operator.sectors import sectors, trace
 from ferroket.operator.term_list import TermList
-from ferroket.operator.validation import check_coefficient, check_dtype, check_hilbert, tolerance
+from ferroket.operator.validation import check_coefficient, check_dtype, check_hilbert, has_two_states, tolerance
 
 
 @jax.tree_util.register_pytree_node_class
@@ -87,10 +87,6 @@ class LocalOperator(Accelerated, nk.operator.LocalOperatorJax):
     def _local(self) -> LocalTerms:
         return [(where, Entries.of(matrix, self.mel_cutoff)) for where, matrix in self._operators_dict.items()]
 
-    @property
-    def _has_two_states(self) -> bool:
-        return all(size == 2 for size in self.hilbert.shape)  # noqa: PLR2004
-
     def _terms_and_most(self) -> tuple[TermList, int]:
         terms, most = to_terms(self.hilbert.size, self._local(), exact=not jnp.issubdtype(self.dtype, jnp.inexact))
         if self._constant:
@@ -101,7 +97,7 @@ class LocalOperator(Accelerated, nk.operator.LocalOperatorJax):
         return self._terms_and_most()[0]
 
     def _compile(self) -> Any:
-        if self._has_two_states:
+        if has_two_states(self.hilbert):
             terms, most = self._terms_and_most()
             return compile_terms(terms, self.hilbert, self.dtype, cutoff=self.mel_cutoff, most=most)
         return to_tables(self.hilbert, self._local(), self._constant, self.mel_cutoff, self.dtype)
@@ -128,7 +124,7 @@ class LocalOperator(Accelerated, nk.operator.LocalOperatorJax):
         return all(bool(np.abs(part).max() <= limit) for part in rest.values())
 
     def _trace(self) -> complex | None:
-        if self._has_two_states:
+        if has_two_states(self.hilbert):
             return trace(self._terms(), self.hilbert)
         conserved, complete = sectors(self.hilbert)
         if conserved or not complete:

@@ -14,7 +14,7 @@ from ferroket.operator.compiled import site_bits
 from ferroket.operator.compiling import compile_terms
 from ferroket.operator.sectors import trace
 from ferroket.operator.term_list import TermList, popcount
-from ferroket.operator.validation import check_dtype, check_hilbert, tolerance
+from ferroket.operator.validation import check_dtype, check_hilbert, has_two_states, tolerance
 
 
 @jax.tree_util.register_pytree_node_class
@@ -58,7 +58,7 @@ class PauliStrings(Accelerated, nk.operator.PauliStringsJax):
             hilbert, operators, weights = None, hilbert, operators
         else:
             check_hilbert(hilbert, type(self).__name__)
-            if any(size != 2 for size in hilbert.shape):  # noqa: PLR2004
+            if not has_two_states(hilbert):
                 raise ValueError(
                     f"Pauli matrices act on sites with two local states, but those of {hilbert!r} have "
                     f"{sorted({int(size) for size in hilbert.shape})}: take a LocalOperator"

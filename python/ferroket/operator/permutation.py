@@ -3,6 +3,7 @@
 The rearrangement is a single gather, which XLA does as fast as anything; the kernels check the samples.
 """
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,10 +17,14 @@ from netket._src.operator.permutation.base import PermutationOperatorBase
 from netket.hilbert import Fock, Qubit, Spin, SpinOrbitalFermions
 from netket.operator import permutation as netkets
 from netket.utils.group import Permutation
+from netket.utils.numbers import is_scalar
 
 from ferroket.operator.accelerated import Accelerated
-from ferroket.operator.compiled import Form, Tables, Terms, local_states
+from ferroket.operator.combining import add, multiply, terms_of
+from ferroket.operator.compiled import Form, Tables, Terms, local_states, site_bits
 from ferroket.operator.sectors import sectors
+from ferroket.operator.term_list import TermList
+from ferroket.operator.term_sum import TermSum
 
 
 @functools.partial(
@@ -153,7 +158,7 @@ def rearrangement(
 
 
 class _Rearranging(Accelerated):
-    """What permutations and spin flips have in common: sums of them are NetKet's, since they are of no other class."""
+    """What permutations and spin flips have in common: multiples of them are sums, since they have no coefficients."""
 
     _definition = ()
 
@@ -163,7 +168,13 @@ class _Rearranging(Accelerated):
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, nk.operator.AbstractOperator):
             return NotImplemented
-        return nk.operator.SumOperator(self, self._adopt(other))
+        return add(self, self._adopt(other))
+
+    def __mul__(self, other: Any) -> Any:
+        terms = terms_of(self)
+        if terms is None or not is_scalar(other):
+            return super().__mul__(other)
+        return TermSum(self.hilbert, terms, self.dtype) * other
 
     def __iadd__(self, other: Any) -> Any:
         return self + other
@@ -238,8 +249,6 @@ class _Permutation(_Rearranging):
         return self
 
     def _op__matmul__(self, other: Any) -> Any:
-        from ferroket.operator.combining import multiply
-
         other = self._adopt(other)
         if isinstance(other, PermutationOperatorBase) and self.hilbert == other.hilbert:
             dtype = jnp.promote_types(self.dtype, other.dtype)
@@ -379,8 +388,6 @@ class SpinFlipOperator(_Rearranging, spin_flip.SpinFlipOperator):
         ValueError: If its constraints don't allow it.
     """
 
-    _family = spin_flip.SpinFlipOperator
-
     @property
     def _parts(self) -> tuple[np.ndarray, float, bool]:
         """The order of the sites, the matrix element, and whether local states are reversed."""
@@ -393,6 +400,12 @@ class SpinFlipOperator(_Rearranging, spin_flip.SpinFlipOperator):
     def _compile(self) -> Form:
         order, value, reflected = self._parts
         return rearrangement(self.hilbert, order, value, self.dtype, fermions=False, reflected=reflected)
+
+    def _terms(self) -> TermList | None:
+        if isinstance(self.hilbert, SpinOrbitalFermions):
+            return None
+        identity = TermList.identity(self.hilbert.size)
+        return dataclasses.replace(identity, flip=np.bitwise_or.reduce(site_bits(self.hilbert.size), keepdims=True))
 
     def _find_hermitian(self) -> bool:
         return True

@@ -115,7 +115,15 @@ def confined(terms: TermList, hilbert: Any) -> TermList:
     members = [words_of(np.array([sector.sites]), bits)[0] for sector in conserved]
     terms = _possible(terms.merged(), conserved, members)
 
-    # A term that flips a site both ways is two terms, of which only one may be allowed.
+    # Where half the sites of a sector are in the second state, flipping all of them keeps it so.
+    stays = np.ones(len(terms), bool)
+    for sector, member in zip(conserved, members, strict=True):
+        flipped = terms.flip & member
+        whole = (flipped == member).all(axis=1) & (2 * sector.total == len(sector.sites))
+        stays &= whole | ~flipped.any(axis=1)
+    staying, terms = terms[stays], terms[~stays]
+
+    # Any other term that flips a site both ways is two terms, of which only one may be allowed.
     everywhere = np.bitwise_or.reduce(members)
     _probe(terms, everywhere, conserved, members, hilbert)
     terms = _possible(terms.looking_at(lambda terms: terms.flip & everywhere), conserved, members)
@@ -124,7 +132,7 @@ def confined(terms: TermList, hilbert: Any) -> TermList:
     leaks = changes.any(axis=1)
     if leaks.any():
         _check_cancelled(terms[leaks], conserved, hilbert)
-    return terms[~leaks]
+    return staying + terms[~leaks]
 
 
 def _possible(terms: TermList, conserved: Sequence[Sector], members: Sequence[np.ndarray]) -> TermList:

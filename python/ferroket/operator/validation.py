@@ -41,6 +41,11 @@ def two_local_states(hilbert: Any, operator: str) -> tuple[float, float]:
     return float(first), float(second)
 
 
+def has_two_states(hilbert: Any) -> bool:
+    """Whether all sites have two local states."""
+    return all(size == 2 for size in hilbert.shape)  # noqa: PLR2004
+
+
 def lattice_edges(graph: Any, n_sites: int) -> Any:
     """The edges of a graph, a sequence of pairs or an array, as an int32 array of shape ``(E, 2)``.
 

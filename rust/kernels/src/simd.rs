@@ -21,19 +21,23 @@ pub(crate) fn vectorized<R>(work: impl FnOnce() -> R) -> R {
 /// Copies a row. Short rows are copied by vector code in place, which is faster than to call the system's function.
 #[inline(always)]
 pub(crate) fn copy<S: Copy>(from: &[S], to: &mut [S]) {
-    // As many values as make 64 bytes, a number that the compiler knows.
-    match size_of::<S>() {
-        1 => copy_parts::<S, 64>(from, to),
-        2 => copy_parts::<S, 32>(from, to),
-        4 => copy_parts::<S, 16>(from, to),
-        8 => copy_parts::<S, 8>(from, to),
-        _ => to.copy_from_slice(from),
+    // As many values as make 64 bytes, a number that the compiler knows, or else 16 bytes.
+    let copied = match size_of::<S>() {
+        1 => copy_parts::<S, 64>(from, to) || copy_parts::<S, 16>(from, to),
+        2 => copy_parts::<S, 32>(from, to) || copy_parts::<S, 8>(from, to),
+        4 => copy_parts::<S, 16>(from, to) || copy_parts::<S, 4>(from, to),
+        8 => copy_parts::<S, 8>(from, to) || copy_parts::<S, 2>(from, to),
+        _ => false,
+    };
+    if !copied {
+        to.copy_from_slice(from);
     }
 }
 
-/// Copies a row in parts of `N`, the last one of which overlaps with the one before.
+/// Copies a row in parts of `N`, the last one of which overlaps with the one before, unless that is too long or too
+/// short for it.
 #[inline(always)]
-fn copy_parts<S: Copy, const N: usize>(from: &[S], to: &mut [S]) {
+fn copy_parts<S: Copy, const N: usize>(from: &[S], to: &mut [S]) -> bool {
     if let (Some(last), Some(last_to)) = (from.last_chunk::<N>(), to.last_chunk_mut::<N>())
         && from.len() <= 8 * N
     {
@@ -41,7 +45,8 @@ fn copy_parts<S: Copy, const N: usize>(from: &[S], to: &mut [S]) {
         for (to, from) in to.as_chunks_mut::<N>().0.iter_mut().zip(from.as_chunks::<N>().0) {
             *to = *from;
         }
+        true
     } else {
-        to.copy_from_slice(from);
+        false
     }
 }
