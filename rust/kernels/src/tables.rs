@@ -10,6 +10,7 @@ use crate::elements::{Form, Sink};
 use crate::error::{check, check_offsets};
 use crate::local_states::{Configuration, LocalIndex, LocalStates, Sites};
 use crate::simd::{copy, vectorized};
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// The tables of [`Tables`].
@@ -42,6 +43,8 @@ pub struct Tables<'a> {
     rows: Vec<Row>,
     /// The digits of all terms.
     digits: Vec<Digit>,
+    /// The local indices of all columns: those of a term have as many for each column as the term has digits.
+    local_indices: Vec<LocalIndex>,
     sites: usize,
     diagonal: bool,
     max_elements: usize,
@@ -54,6 +57,8 @@ struct Term {
     row: u32,
     /// Where in the digits of all terms the ones of this term begin and end.
     digits: [u32; 2],
+    /// Where in the local indices of all columns the ones of this term begin.
+    local_indices: usize,
 }
 
 /// The entries of a row of a matrix.
@@ -77,8 +82,6 @@ struct Digit {
     site: u32,
     /// The number of local states of the site, 2 at least: a site with one needs no digit.
     size: u32,
-    /// 2^64 / `size`, rounded up.
-    reciprocal: u64,
 }
 
 /// An entry of the matrix of a term; of no term, if the configuration is the sample itself.
@@ -91,17 +94,6 @@ pub struct Entry {
 impl Default for Entry {
     fn default() -> Self {
         Self { term: u32::MAX, column: 0 }
-    }
-}
-
-impl Digit {
-    /// The number without its last digit, and that digit.
-    #[inline(always)]
-    fn split(self, number: u32) -> (u32, u32) {
-        // A division by multiplication. The error of the reciprocal is less than one, so that of the quotient is less than
-        // 2^-32, and the fractional part of the true one is at most 1 - 2^-32.
-        let higher = ((u128::from(self.reciprocal) * u128::from(number)) >> 64) as u32;
-        (higher, number - higher * self.size)
     }
 }
 
@@ -122,6 +114,8 @@ impl<'a> Tables<'a> {
         let mut terms = Vec::with_capacity(table.len());
         let mut digits = Vec::with_capacity(of_terms.len());
         let mut last_term = vec![usize::MAX; sites.len()];
+        let mut local_indices = Vec::new();
+        let mut columns_of = HashMap::new();
         for (term, (range, &matrix)) in first_site.windows(2).zip(table).enumerate() {
             let matrix = index(matrix, longest.len()).ok_or_else(|| {
                 Error::Tables(format!(
@@ -143,8 +137,7 @@ impl<'a> Tables<'a> {
                 let size = sites.states(site).size;
                 dim = dim.and_then(|dim| dim.checked_mul(size));
                 if size > 1 {
-                    let reciprocal = u64::MAX / size as u64 + 1;
-                    digits.push(Digit { site: site as u32, size: size as u32, reciprocal });
+                    digits.push(Digit { site: site as u32, size: size as u32 });
                 }
             }
             let height = (first_row[matrix + 1] - first_row[matrix]) as usize;
@@ -152,7 +145,17 @@ impl<'a> Tables<'a> {
                 let dim = dim.map_or("too many".into(), |dim| dim.to_string());
                 format!("matrix {matrix} has {height} rows, but the sites of term {term} have {dim} configurations")
             })?;
-            terms.push(Term { row: first_row[matrix] as u32, digits: [first_digit as u32, digits.len() as u32] });
+            let sizes: Vec<_> = digits[first_digit..].iter().map(|digit| digit.size).collect();
+            let local_indices = columns_of.entry((sizes, height)).or_insert_with_key(|(sizes, height)| {
+                let start = local_indices.len();
+                push_local_indices(sizes, *height, &mut local_indices);
+                start
+            });
+            terms.push(Term {
+                row: first_row[matrix] as u32,
+                digits: [first_digit as u32, digits.len() as u32],
+                local_indices: *local_indices,
+            });
             max_elements += longest[matrix];
         }
         let with = |has: fn(&Row) -> bool| -> Vec<u32> {
@@ -162,7 +165,18 @@ impl<'a> Tables<'a> {
         };
         let (on_diagonal, off_diagonal) = (with(|row| row.on_diagonal.is_some()), with(|row| !row.others().is_empty()));
         let sites = sites.len();
-        Ok(Self { columns, terms, on_diagonal, off_diagonal, rows, digits, sites, diagonal, max_elements })
+        Ok(Self {
+            columns,
+            terms,
+            on_diagonal,
+            off_diagonal,
+            rows,
+            digits,
+            local_indices,
+            sites,
+            diagonal,
+            max_elements,
+        })
     }
 
     #[inline(always)]
@@ -207,6 +221,18 @@ impl<'a> Tables<'a> {
             });
             sink.extend_row(sample, on_diagonal.into_iter().chain(others));
         }
+    }
+}
+
+/// The local indices of the columns `0..columns`, whose digits have these sizes.
+fn push_local_indices(sizes: &[u32], columns: usize, local_indices: &mut Vec<LocalIndex>) {
+    for column in 0..columns as u32 {
+        let (start, mut rest) = (local_indices.len(), column);
+        for &size in sizes.iter().rev() {
+            local_indices.push((rest % size) as LocalIndex);
+            rest /= size;
+        }
+        local_indices[start..].reverse();
     }
 }
 
@@ -280,11 +306,11 @@ impl Form for Tables<'_> {
     #[inline(always)]
     fn write<S: Sample>(&self, states: &LocalStates<S>, sample: &Configuration<S>, entry: Entry, row: &mut [S]) {
         copy(&sample.values, row);
-        let mut column = entry.column;
-        for digit in self.terms.get(entry.term as usize).map_or(&[][..], |&term| self.digits(term)).iter().rev() {
-            let index;
-            (column, index) = digit.split(column);
-            row[digit.site as usize] = states.value(digit.site as usize, index as LocalIndex);
+        let Some(&term) = self.terms.get(entry.term as usize) else { return };
+        let digits = self.digits(term);
+        let indices = &self.local_indices[term.local_indices + entry.column as usize * digits.len()..];
+        for (digit, &index) in digits.iter().zip(indices) {
+            row[digit.site as usize] = states.value(digit.site as usize, index);
         }
     }
 }
