@@ -11,13 +11,16 @@ import numpy as np
 from ferroket.bench.hamiltonians import CASES, heisenberg
 from ferroket.bench.report import Report, Row
 from ferroket.bench.timing import paired
+from ferroket.distributed import cores
 from ferroket.operator import accelerate
 
 OURS, JAX, NUMBA = "Ferroket", "NetKet JAX", "NetKet numba"
 
 # What NetKet's samplers give, and the widest, where it all is a matter of memory.
 SAMPLE_DTYPES = ("int8", "float64")
+_ONE_CORE = "one core"
 _SPARSE_BAR = 3.0
+_CORES_BAR = 1.7
 # NetKet's operators that don't take floating-point samples.
 _INTEGERS_ONLY = nkx.operator.ParticleNumberAndSpinConservingFermioperator2nd
 
@@ -38,16 +41,15 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     """
     if batch < 1:
         raise ValueError(f"batch is {batch}: a batch has at least 1 sample")
-    names = [name for name in [*CASES, _SPARSE] if cases.lower() in name.lower()]
+    others = {_SPARSE: lambda: _sparse(rounds), _CORES: lambda: _cores(batch, rounds)}
+    if not cores.can_bind() or len(cores.allowed()) == 1:
+        del others[_CORES]
+    names = [name for name in [*CASES, *others] if cases.lower() in name.lower()]
     if not names:
-        raise ValueError(f"no case has {cases!r} in its name: there are {', '.join([*CASES, _SPARSE])}")
-    rows = [row for name in names for row in (_sparse(rounds) if name == _SPARSE else _rows(name, batch, rounds))]
-    return Report(
-        f"connected elements of {batch} samples",
-        OURS,
-        rows,
-        {"cases": cases, "batch": batch, "rounds": rounds},
-    )
+        raise ValueError(f"no case has {cases!r} in its name: there are {', '.join([*CASES, *others])}")
+    rows = [row for name in names for row in (others[name]() if name in others else _rows(name, batch, rounds))]
+    title = f"connected elements of {batch} samples"
+    return Report(title, OURS, rows, {"cases": cases, "batch": batch, "rounds": rounds})
 
 
 def _rows(name: str, batch: int, rounds: int) -> Iterator[Row]:
@@ -92,6 +94,33 @@ def _sparse(rounds: int) -> Iterator[Row]:
     contenders = {OURS: ours.to_sparse, JAX: reference.to_sparse, NUMBA: reference.to_numba_operator().to_sparse}
     assert abs(ours.to_sparse() - reference.to_sparse()).max() == 0
     yield Row(_SPARSE, paired(contenders, rounds=rounds, warmup=1), bars=dict.fromkeys((JAX, NUMBA), _SPARSE_BAR))
+
+
+_CORES = "Heisenberg 10×10, int8, padded, 50 calls"
+_CALLS = 50
+
+
+def _cores(batch: int, rounds: int) -> Iterator[Row]:
+    """All cores that the process may use, beside one of them alone; the bar is for two."""
+    ours = accelerate(heisenberg())
+    x = ours.hilbert.random_state(jax.random.key(0), batch).astype("int8")
+    call = _padded(ours, x)
+
+    def calls() -> None:
+        for _ in range(_CALLS):
+            call()
+
+    allowed = cores.allowed()
+
+    def calls_on_one_core() -> None:
+        cores.bind(allowed[:1])
+        try:
+            calls()
+        finally:
+            cores.bind(allowed)
+
+    times = paired({OURS: calls, _ONE_CORE: calls_on_one_core}, rounds=rounds)
+    yield Row(_CORES, times, bars={_ONE_CORE: _CORES_BAR})
 
 
 def _compare(ours: Any, reference: Any, x: jax.Array) -> None:

@@ -48,7 +48,7 @@ class Report:
 
     def print(self, console: Console | None = None) -> None:
         """Prints the table."""
-        peers = [name for name in self.rows[0].seconds if name != self.ours]
+        peers = [name for name in dict.fromkeys(name for row in self.rows for name in row.seconds) if name != self.ours]
         limits = list(dict.fromkeys(name for row in self.rows for name in row.limits))
         table = Table(title=self.title, caption="medians; × is how many times faster than the peer")
         table.add_column("case")
@@ -57,8 +57,8 @@ class Report:
         for peer in peers:
             table.add_column(f"× {peer}", justify="right")
         for row in self.rows:
-            times = [row.seconds[name] for name in [self.ours, *peers]] + [row.limits.get(name) for name in limits]
-            ratios = [_ratio(self.ratios(row)[peer], row.bars.get(peer)) for peer in peers]
+            times = [row.seconds.get(name) for name in [self.ours, *peers]] + [row.limits.get(name) for name in limits]
+            ratios = [_ratio(self.ratios(row).get(peer), row.bars.get(peer)) for peer in peers]
             table.add_row(row.case, *map(_time, times), *ratios)
         (console or Console()).print(table)
 
@@ -85,12 +85,12 @@ class Report:
             from matplotlib.figure import Figure
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError("--plot needs matplotlib: pip install matplotlib") from error
-        names = list(self.rows[0].seconds) + list(self.rows[0].limits)
+        names = list(dict.fromkeys(name for row in self.rows for name in row.seconds | row.limits))
         figure = Figure(figsize=(2 + 1.6 * len(self.rows), 4), layout="constrained")
         axes = figure.subplots()
         width = 0.8 / len(names)
         for place, name in enumerate(names):
-            times = [1e3 * (row.seconds | row.limits)[name] for row in self.rows]
+            times = [1e3 * (row.seconds | row.limits).get(name, 0.0) for row in self.rows]
             axes.bar([index + place * width for index in range(len(times))], times, width, label=name)
         axes.set_xticks([index + 0.4 - width / 2 for index in range(len(self.rows))], [row.case for row in self.rows])
         axes.set_yscale("log")
@@ -125,7 +125,9 @@ def _time(value: float | None) -> str:
     )
 
 
-def _ratio(ratio: float, bar: float | None) -> str:
+def _ratio(ratio: float | None, bar: float | None) -> str:
+    if ratio is None:
+        return ""
     if bar is None:
         return f"{ratio:.2f}"
     color = "green" if ratio >= bar else "red"

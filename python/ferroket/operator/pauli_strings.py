@@ -92,7 +92,7 @@ class PauliStrings(Accelerated, nk.operator.PauliStringsJax):
         values = weights * phase
         if not np.iscomplexobj(weights) and not phase.imag.any():
             values = values.real
-        kept = np.abs(weights) > 0
+        kept = np.abs(weights) > self._cutoff
         nothing = np.zeros_like(flip)
         return TermList(n_sites, flip, nothing, nothing, sign, values)[kept]
 

@@ -183,12 +183,12 @@ def _leaving(hilbert: Any, sector: Sector, flip: np.ndarray, pattern: np.ndarray
 def _probe(
     terms: TermList, everywhere: np.ndarray, conserved: Sequence[Sector], members: Sequence[np.ndarray], hilbert: Any
 ) -> None:
-    """Raises the error for terms that flip many sites if, with random local states there, they lead out.
+    """Raises the error for terms that flip many sites if, from random configurations, they lead out.
 
     An operator that leads out does so for almost all of them, and then it needn't be written as the very many terms
     that look at all the sites that they flip.
     """
-    rng = np.random.default_rng(0)
+    rng, bits = np.random.default_rng(0), site_bits(terms.n_sites)
     many = popcount(terms.flip & ~terms.mask & everywhere) > _LARGEST_SUPPORT
     if not many.any():
         return
@@ -198,7 +198,10 @@ def _probe(
         group = terms[same]
         flip = group.flip
         for _ in range(_PROBES):
-            state = rng.integers(0, 1 << 32, size=flip.shape[1], dtype=np.uint32) & flip[0]
+            state = rng.integers(0, 1 << 32, size=flip.shape[1], dtype=np.uint32) & ~everywhere
+            for sector in conserved:  # a configuration that the space has
+                state |= words_of(rng.permutation(sector.sites)[None, : sector.total], bits)[0]
+            state &= flip[0]
             fixed = TermList(
                 group.n_sites,
                 flip,

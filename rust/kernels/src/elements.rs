@@ -192,6 +192,21 @@ impl<C: Copy, T: MatrixElement> Sink<C, T> for NonZero<'_, C, T> {
     }
 
     #[inline(always)]
+    fn extend<const N: usize>(&mut self, sample: usize, changes: [C; N], mels: [T; N]) {
+        let Elements { counts, mels: all_mels, changes: all_changes } = &mut self.elements;
+        if mels.iter().all(|&mel| mel != T::default()) {
+            let start = sample * self.room + counts[sample] as usize;
+            counts[sample] += N as u32;
+            all_mels[start..start + N].copy_from_slice(&mels);
+            all_changes[start..start + N].copy_from_slice(&changes);
+        } else {
+            for (change, mel) in changes.into_iter().zip(mels) {
+                self.push(sample, change, mel);
+            }
+        }
+    }
+
+    #[inline(always)]
     fn extend_row(&mut self, sample: usize, elements: impl Iterator<Item = (C, T)>) {
         let Elements { counts, mels, changes } = &mut self.elements;
         let row = sample * self.room..(sample + 1) * self.room;

@@ -1,0 +1,245 @@
+"""Sums, products and conversions across families, against dense matrices, and what becomes of their classes."""
+
+import itertools
+
+import netket as nk
+import numpy as np
+import pytest
+
+import ferroket as fk
+from comparing import assert_rows, rows
+from example_operators import CHAIN, FERMIONS, NETKET, SHIFT, SINGLETS, SPIN_ONE, SPINS
+
+op = fk.operator
+QUBIT = nk.hilbert.Qubit(1)
+SQUARE = nk.graph.Grid((8, 8))
+SUM, PRODUCT = NETKET.SumOperator, NETKET.ProductOperator
+
+
+def dense(operator):
+    return np.asarray(operator.to_dense())
+
+
+def assert_equal(found, expected):
+    np.testing.assert_allclose(dense(found), expected, rtol=1e-12, atol=1e-12)
+
+
+OPERATORS = {
+    "Ising": lambda: op.Ising(SPINS, CHAIN, h=1.0, J=0.5),
+    "LocalOperator": lambda: op.Heisenberg(SPINS, CHAIN),
+    "PauliStrings": lambda: op.PauliStrings(SPINS, ["XYII", "IIZZ"], [1.0, 0.5]),
+    "TermSum": lambda: op.PauliStrings(SPINS, ["XYII"]) + op.Heisenberg(SPINS, CHAIN),
+    "SpinFlipOperator": lambda: op.SpinFlipOperator(SPINS),
+    "PermutationOperator": lambda: op.PermutationOperator(SPINS, SHIFT),
+}
+LOCAL = {"Ising", "LocalOperator"}
+
+
+def class_of_result(a, b):
+    """The name of the class of sums and products; None if it is NetKet's, of ours."""
+    if "PermutationOperator" in (a, b):
+        return None  # it is no sum of few terms
+    return "LocalOperator" if {a, b} <= LOCAL else "TermSum"
+
+
+# With a permutation they are NetKet's, which XLA compiles for long: one pair of these.
+PAIRS = [pair for pair in itertools.combinations(OPERATORS, 2) if pair[1] != "PermutationOperator" or pair[0] == "PauliStrings"]
+
+
+@pytest.mark.parametrize(("a", "b"), PAIRS)
+def test_sums_and_products(a, b):
+    left, right = OPERATORS[a](), OPERATORS[b]()
+    A, B = dense(left), dense(right)
+    for result, expected in ((right + left, A + B), (left - right, A - B), (left @ right, A @ B), (right @ left, B @ A)):
+        assert_equal(result, expected)
+        wanted = class_of_result(a, b)
+        if wanted:
+            assert type(result) is getattr(op, wanted)
+        else:
+            assert all(type(part).__module__.startswith("ferroket.") for part in result.operators)
+
+
+NETKETS = {
+    "Ising": NETKET.IsingJax(SPINS, CHAIN, h=1.0),
+    "Ising, numba": NETKET.IsingNumba(SPINS, CHAIN, h=1.0),
+    "strings": NETKET.PauliStringsJax(SPINS, ["XYII"], [0.5]),
+    "strings, numba": NETKET.PauliStringsNumba(SPINS, ["XYII"], [0.5]),
+    "matrices": nk.operator.spin.sigmay(SPINS, 1, cls=NETKET.LocalOperatorJax),
+    "permutation": NETKET.PermutationOperator(SPINS, SHIFT),
+}
+X, Y = NETKETS["Ising"], NETKETS["strings"]
+
+
+@pytest.mark.parametrize(
+    ("operator", "expected", "cls"),
+    [
+        (SUM(X, Y), lambda: dense(X) + dense(Y), "TermSum"),
+        (SUM(X, Y, coefficients=[2.0, 1j]), lambda: 2 * dense(X) + 1j * dense(Y), "TermSum"),
+        (SUM(NETKETS["Ising, numba"], NETKETS["strings, numba"]), lambda: dense(X) + dense(Y), "TermSum"),
+        (PRODUCT(NETKETS["Ising, numba"], NETKETS["strings, numba"]), lambda: dense(X) @ dense(Y), "TermSum"),
+        (PRODUCT(X, NETKETS["matrices"]), lambda: dense(X) @ dense(NETKETS["matrices"]), "LocalOperator"),
+        (SUM(PRODUCT(X, Y), NETKET.Adjoint(Y)), lambda: dense(X) @ dense(Y) + dense(Y), "TermSum"),
+        (NETKET.Squared(SUM(X, Y)), lambda: (dense(X) + dense(Y)) @ (dense(X) + dense(Y)), "TermSum"),
+        (NETKET.Transpose(PRODUCT(X, Y)), lambda: (dense(X) @ dense(Y)).T, "TermSum"),
+        (SUM(NETKETS["permutation"], Y), lambda: dense(NETKETS["permutation"]) + dense(Y), None),
+        (PRODUCT(NETKETS["permutation"], Y), lambda: dense(NETKETS["permutation"]) @ dense(Y), None),
+    ],
+)
+def test_accelerate_inside(operator, expected, cls):
+    result = fk.accelerate(operator)
+    assert_equal(result, expected())
+    if cls is None:
+        assert [type(part).__module__.split(".")[0] for part in result.operators] == ["ferroket"] * 2
+    else:
+        assert type(result) is getattr(op, cls)
+
+
+@pytest.mark.parametrize("cls", [NETKET.LocalOperatorJax, NETKET.LocalOperatorNumba, op.LocalOperator, None])
+def test_classes_by_choice(cls):
+    """With NetKet's functions and with ours, `cls` is the class of the result; without, it is ours."""
+    options = {} if cls is None else {"cls": cls}
+    bosons = nk.hilbert.Fock(2, 2)
+    by_name = {
+        **{f"spin.{name}": (SPINS, 1) for name in ("sigmax", "sigmay", "sigmaz", "sigmap", "sigmam")},
+        "spin.identity": (SPINS,),
+        **{f"boson.{name}": (bosons, 1) for name in ("create", "destroy", "number")},
+        "boson.proj": (bosons, 1, 2),
+        "Heisenberg": (SPINS, CHAIN),
+    }
+    for name, arguments in by_name.items():
+        ours, theirs = op, nk.operator
+        for part in name.split("."):
+            ours, theirs = getattr(ours, part), getattr(theirs, part)
+        result = ours(*arguments, **options)
+        assert type(result) is (cls or op.LocalOperator), name
+        if cls is None:
+            assert result == fk.accelerate(theirs(*arguments)), name
+        else:
+            assert type(theirs(*arguments, **options)) is cls, name
+
+
+@pytest.mark.parametrize("name", ["create", "destroy", "number"])
+def test_fermions_of_one_orbital(name):
+    hilbert = nk.hilbert.SpinOrbitalFermions(2, s=0.5)
+    result = getattr(op.fermion, name)(hilbert, 1, 1)
+    assert type(result) is op.FermionOperator2nd
+    assert_equal(result, dense(getattr(nk.operator.fermion, name)(hilbert, 1, 1)))
+
+
+CONVERSIONS = {
+    "Ising": OPERATORS["Ising"],
+    "local matrices": OPERATORS["LocalOperator"],
+    "Pauli strings": OPERATORS["PauliStrings"],
+    "sum": OPERATORS["TermSum"],
+    "spin flip": OPERATORS["SpinFlipOperator"],
+    "fermions": lambda: op.FermionOperator2nd(nk.hilbert.SpinOrbitalFermions(4), ["0^ 2", "3^ 1^ 1 2"], [1.0, 0.5j]),
+    "Fermi-Hubbard": lambda: op.FermiHubbard(
+        nk.hilbert.SpinOrbitalFermions(3, s=0.5, n_fermions_per_spin=(1, 2)), nk.graph.Chain(3)
+    ),
+    "bosons": lambda: op.BoseHubbard(nk.hilbert.Fock(1, 4), CHAIN, U=1.0, V=0.5),
+}
+
+
+@pytest.mark.parametrize("title", CONVERSIONS)
+def test_conversions(title):
+    operator = CONVERSIONS[title]()
+    expected = dense(operator)
+    for result, cls in (
+        (operator.to_local_operator(), op.LocalOperator),
+        (operator.to_pauli_strings(), op.PauliStrings),
+        (operator.to_jax_operator(), type(operator)),
+    ):
+        assert type(result) is cls
+        assert_equal(result, expected)
+    if hasattr(operator, "to_numba_operator"):
+        numba = operator.to_numba_operator()
+        assert type(numba).__module__.startswith("netket.")
+        assert_equal(fk.accelerate(numba), expected)
+
+
+@pytest.mark.parametrize(
+    ("convert", "error", "message"),
+    [
+        (lambda: op.PermutationOperator(SPINS, SHIFT).to_local_operator(), TypeError, "PermutationOperator on Spin"),
+        (lambda: op.PermutationOperator(SPINS, SHIFT).to_pauli_strings(), TypeError, "no sum of a few Pauli strings"),
+        (lambda: op.BoseHubbard(nk.hilbert.Fock(2, 4), CHAIN, U=1.0).to_pauli_strings(), TypeError, r"have \[3\]"),
+        (
+            lambda: op.PauliStrings(["X" * 11]).to_local_operator(),
+            ValueError,
+            "term on 11 sites, whose matrix would have 2048 rows",
+        ),
+    ],
+)
+def test_conversions_that_cannot_be(convert, error, message):
+    with pytest.raises(error, match=message):
+        convert()
+
+
+@pytest.mark.parametrize(
+    ("inner", "others"),
+    [(X, SPIN_ONE), (Y, SPIN_ONE), (X, QUBIT), (Y, QUBIT), (NETKETS["permutation"], QUBIT)],
+)
+def test_embedding(inner, others):
+    theirs = NETKET.EmbedOperator(nk.hilbert.TensorHilbert(others, SPINS), inner, 1)
+    result = fk.accelerate(theirs)
+    assert_equal(result, np.kron(np.eye(others.n_states), dense(inner)))
+    assert type(getattr(result, "operator", result)).__module__.startswith("ferroket.")
+
+
+# How many elements there are
+
+
+def test_fermi_hubbard_on_a_square_lattice():
+    hilbert = nk.hilbert.SpinOrbitalFermions(64, s=0.5, n_fermions_per_spin=(28, 28))
+    operator = op.FermiHubbard(hilbert, SQUARE)
+    # 28 fermions of a spin hop to 4 neighbours each, and there is the diagonal.
+    assert operator.max_conn_size == 225
+    assert op.FermionOperator2nd.from_netket(operator).max_conn_size == 225
+
+
+@pytest.mark.parametrize("n_sites", [4, 40])
+def test_all_spins_flipped_at_magnetisation_0(n_sites):
+    hilbert = nk.hilbert.Spin(0.5, n_sites, total_sz=0)
+    strings = op.PauliStrings(hilbert, ["X" * n_sites], [0.5])
+    x = np.repeat([1, -1], n_sites // 2).astype(np.int8)
+    xp, mels = strings.get_conn(x)
+    np.testing.assert_array_equal(xp, [-x])
+    np.testing.assert_array_equal(mels, [0.5])
+    assert strings.max_conn_size == 1
+    both = op.SpinFlipOperator(hilbert) + op.Heisenberg(hilbert, nk.graph.Chain(n_sites))
+    assert both.max_conn_size == n_sites + 2
+    for wrong in (
+        op.PauliStrings(nk.hilbert.Spin(0.5, n_sites, total_sz=1), ["X" * n_sites]),
+        op.PauliStrings(hilbert, ["X" * (n_sites - 1) + "I"]),
+    ):
+        with pytest.raises(ValueError, match="leads out of Spin"):
+            _ = wrong.max_conn_size
+
+
+MATRIX = np.array([[1.0, 1e-4], [1e-4, -1.0]])
+CUTOFFS = {
+    "PauliStrings": ((SPINS, ["XXII", "ZIII", "IIXX"], [1e-4, 1.0, 0.5]), "cutoff"),
+    "LocalOperator": ((SPINS, [MATRIX, 0.5 * MATRIX], [[0], [1]]), "mel_cutoff"),
+    "FermionOperator2nd": ((FERMIONS, ["0^ 1", "1^ 0", "2^ 2", "2^ 3"], [1e-4, 1e-4, 0.5, 1.0]), "cutoff"),
+}
+
+
+@pytest.mark.parametrize("cutoff", [1e-10, 1e-3, 0.6])
+@pytest.mark.parametrize("name", CUTOFFS)
+def test_cutoffs(name, cutoff):
+    arguments, keyword = CUTOFFS[name]
+    ours, theirs = (
+        cls(*arguments, **{keyword: cutoff}) for cls in (getattr(op, name), getattr(nk.operator, f"{name}Numba"))
+    )
+    x = np.asarray(ours.hilbert.all_states()).astype(np.int8)
+    xp, mels = theirs.get_conn_padded(x)
+    np.testing.assert_array_equal(ours.n_conn(x), (mels != 0).sum(axis=-1))
+    assert_rows(rows(*ours.get_conn_padded(x)), rows(xp, mels), 1e-12)
+
+
+def test_terms_that_cancel():
+    strings = op.PauliStrings(SPINS, ["XXII", "ZIII"])
+    matrices = op.LocalOperator(SINGLETS, [np.ones((4, 4)), -np.ones((4, 4))], [[0, 1], [1, 0]])
+    for nothing in (strings - strings, matrices, op.Ising(SPINS, CHAIN, h=1.0) - op.Ising(SPINS, CHAIN, h=1.0) + 0):
+        np.testing.assert_array_equal(nothing.n_conn(nothing.hilbert.all_states()), 0)
+    assert (strings - strings).max_conn_size == matrices.max_conn_size == 1
