@@ -1,8 +1,10 @@
 """The benchmark of operators: that it compares, and what it writes. Its numbers are for a quiet machine."""
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 
 from ferroket.bench import hamiltonians, operators
 from ferroket.bench.report import Report, Row
@@ -43,11 +45,12 @@ def test_netkets_conserving_operators_are_timed_on_integers():
     assert [row.case for row in report.rows] == ["fermions, int8, padded", "fermions, int8, compact"]
 
 
-def test_rows_of_different_peers_are_one_table(tmp_path, capsys):
+def test_rows_of_different_peers_are_one_table(tmp_path):
     rows = [Row("a", {"ours": 1.0, "theirs": 2.0}), Row("b", {"ours": 3.0, "others": 6.0}, limits={"memset": 1.5})]
     report = Report("both", "ours", rows)
-    report.print()
-    (a,), (b,) = ([line for line in capsys.readouterr().out.splitlines() if f"│ {case} " in line] for case in "ab")
+    printed = io.StringIO()
+    report.print(Console(file=printed, width=100))
+    (a,), (b,) = ([line for line in printed.getvalue().splitlines() if f"│ {case} " in line] for case in "ab")
     assert [cell.strip() for cell in a.split("│")[1:-1]] == ["a", "1 s", "2 s", "", "", "2.00", ""]
     assert [cell.strip() for cell in b.split("│")[1:-1]] == ["b", "3 s", "", "6 s", "1.5 s", "", "2.00"]
     report.plot(tmp_path / "both.png")
