@@ -188,7 +188,8 @@ impl<'a> Terms<'a> {
     ) -> Column {
         let mut any = if self.diagonal && group == 0 { samples } else { [0; WORDS] };
         sums.as_flattened_mut().fill(T::default());
-        for term in self.tables.first[group] as usize..self.tables.first[group + 1] as usize {
+        let terms = self.tables.first[group] as usize..self.tables.first[group + 1] as usize;
+        for (term, &value) in terms.clone().zip(&values[terms]) {
             let active = self.active(term, columns, samples);
             if active == [0; WORDS] {
                 continue;
@@ -196,7 +197,7 @@ impl<'a> Terms<'a> {
             let negative = self.negative(term, columns);
             for (word, sums) in sums.iter_mut().enumerate() {
                 any[word] |= active[word];
-                accumulate(sums, values[term], active[word], negative[word]);
+                accumulate(sums, value, active[word], negative[word]);
             }
         }
         any
