@@ -139,12 +139,15 @@ def _compare(ours: Any, reference: Any, x: jax.Array) -> None:
 
 
 def _padded(operator: Any, x: jax.Array) -> Callable[[], Any]:
-    if not isinstance(operator, nk.operator.DiscreteJaxOperator):
-        x = np.asarray(x)
-    return lambda: jax.block_until_ready(operator.get_conn_padded(x))
+    samples = _samples(operator, x)
+    return lambda: jax.block_until_ready(operator.get_conn_padded(samples))
 
 
 def _compact(operator: Any, x: jax.Array) -> Callable[[], Any]:
-    on_host = np.asarray(x)
-    samples, sections = x if isinstance(operator, nk.operator.DiscreteJaxOperator) else on_host, np.empty(len(x), int)
+    samples, sections = _samples(operator, x), np.empty(len(x), int)
     return lambda: jax.block_until_ready(operator.get_conn_flattened(samples, sections))
+
+
+def _samples(operator: Any, x: jax.Array) -> Any:
+    """The samples as an operator likes them best: NetKet's numba operators take NumPy's arrays."""
+    return x if isinstance(operator, nk.operator.DiscreteJaxOperator) else np.asarray(x)

@@ -132,10 +132,9 @@ class Accelerated(DiscreteJaxOperator):
                 "samples: call it outside, or take get_conn_padded"
             )
         if pad:
-            xp, mels = self._form.padded(x)
-            n_samples, n_conn = int(np.prod(mels.shape[:-1], dtype=int)), mels.shape[-1]
-            sections[:] = np.arange(1, n_samples + 1) * n_conn
-            return np.asarray(xp).reshape(-1, xp.shape[-1]), np.asarray(mels).reshape(-1)
+            xp, mels = (np.asarray(array) for array in self._form.padded(x))
+            sections[:] = np.arange(1, mels[..., 0].size + 1) * mels.shape[-1]
+            return xp.reshape(-1, xp.shape[-1]), mels.reshape(-1)
         xp, mels, ends = self._form.flattened(x)
         sections[:] = ends
         return xp, mels

@@ -33,7 +33,9 @@ impl Builder {
 
     fn bits(&self, sites: &[usize]) -> Vec<u32> {
         let mut row = vec![0; self.words];
-        sites.iter().for_each(|site| row[site / 32] |= 1 << (site % 32));
+        for site in sites {
+            row[site / 32] |= 1 << (site % 32);
+        }
         row
     }
 
@@ -79,7 +81,9 @@ fn ising_chain(sites: usize) -> Builder {
 fn heisenberg(length: usize) -> Builder {
     let mut terms = Builder::new(length * length);
     let edges = square(length);
-    edges.iter().for_each(|edge| terms.term(&[], &[], edge, 1.0));
+    for edge in edges {
+        terms.term(&[], &[], edge, 1.0);
+    }
     terms.group(&[]);
     for edge in edges {
         terms.term(&edge, &edge[..1], &[], 2.0);
@@ -222,7 +226,9 @@ fn bose_hubbard() {
         table.push(matrix);
     };
     (0..sites.len()).for_each(|site| term(&[site], 0));
-    square(length).iter().for_each(|edge| term(edge, 1));
+    for edge in &square(length) {
+        term(edge, 1);
+    }
     let (mut first_entry, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
     for n in 0..states {
         columns.push(n as i32);
