@@ -62,6 +62,25 @@ def test_connected_elements(example):
 
 
 @examples
+def test_compact_elements_under_jit(example):
+    """In two pieces, the second of which starts in the middle of a sample."""
+    operator, x = example.ours(), example.basis
+    xp, mels = (np.asarray(array) for array in operator.get_conn_padded(x))
+    total = int((mels != 0).sum())
+    capacity = total // 2 + 1
+    compact = jax.jit(lambda op, x, cursor: op.get_conn_compact(x, capacity, cursor))
+    first = [np.asarray(array) for array in compact(operator, x, (0, 0))]
+    second = [np.asarray(array) for array in compact(operator, x, first[3])]
+    assert second[3][0] == len(x)
+    for found, expected in zip(
+        map(np.concatenate, zip(first[:3], second[:3], strict=True)),
+        (xp[mels != 0], mels[mels != 0], np.nonzero(mels)[0]),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(found[:total], expected)
+
+
+@examples
 def test_max_conn_size_is_reached(example):
     """Some sample has as many elements: the padding is no longer than it must be, and NetKet's no shorter."""
     operator = example.ours()

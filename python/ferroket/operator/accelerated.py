@@ -153,6 +153,29 @@ class Accelerated(DiscreteJaxOperator):
             )
         return self.get_conn_flattened(x[None], np.empty(1, np.int64))
 
+    def get_conn_compact(
+        self, x: Any, capacity: int, cursor: Any = (0, 0), off_diagonal_only: bool = False
+    ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        """As many connected elements as there is room for, without those that are zero, also under :func:`jax.jit`.
+
+        Called again with the cursor that it returns, it goes on where it has stopped.
+
+        Args:
+            x: Samples of shape ``(Ns, N)``; where they are sharded, call this inside of :func:`jax.shard_map`.
+            capacity: C, the room for elements, static.
+            cursor: Where to begin: two integers, the sample and the element among those of the sample.
+            off_diagonal_only: Whether to leave out the diagonal.
+
+        Returns:
+            ``(xp, mels, sample, cursor)``: the connected configurations, ``(C, N)``, their matrix elements, ``(C,)``,
+            the number of the sample of each, int32 ``(C,)``, and where to go on, int32 ``(2,)``. Rows that aren't used
+            have the sample Ns and the matrix element 0. All elements are out if and only if ``cursor[0]`` is Ns.
+
+        Raises:
+            ValueError: If ``x`` hasn't two dimensions or is sharded, and as :meth:`get_conn_padded`.
+        """
+        return self._form.compact(x, cursor, capacity, off_diagonal_only)
+
     def n_conn(self, x: Any, out: None = None) -> jax.Array:
         """How many matrix elements of each sample aren't zero.
 

@@ -81,11 +81,11 @@ fn ising_chain(sites: usize) -> Builder {
 fn heisenberg(length: usize) -> Builder {
     let mut terms = Builder::new(length * length);
     let edges = square(length);
-    for edge in edges {
+    for edge in &edges {
         terms.term(&[], &[], edge, 1.0);
     }
     terms.group(&[]);
-    for edge in edges {
+    for edge in &edges {
         terms.term(&edge, &edge[..1], &[], 2.0);
         terms.term(&edge, &edge[1..], &[], 2.0);
         terms.group(&edge);

@@ -27,12 +27,15 @@ pub(super) struct Connected<'a, C> {
     pub(super) rows: usize,
 }
 
+/// Configurations, and the bytes of the rows that they are written to.
+type WithRows<'a, F> = (Box<dyn Configurations<F> + 'a>, &'a mut [u8]);
+
 /// The samples `x` of shape `(..., N)` on these sites, and the bytes of the result `xp`, if there is one.
 pub(super) fn configurations<'a, F: Form>(
     sites: &'a Sites,
     x: AnyBuffer<'a>,
     xp: Option<AnyBufferMut<'a>>,
-) -> Result<(Box<dyn Configurations<F> + 'a>, &'a mut [u8]), Error> {
+) -> Result<WithRows<'a, F>, Error> {
     with_number_type!(x.dtype(), "the samples", S => {
         let states = LocalStates::<S>::new(sites).map_err(|error| invalid(&error))?;
         let samples = x.typed::<S>()?.as_slice();
