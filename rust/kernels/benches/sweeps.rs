@@ -86,8 +86,8 @@ fn heisenberg(length: usize) -> Builder {
     }
     terms.group(&[]);
     for edge in &edges {
-        terms.term(edge, edge[..1], &[], 2.0);
-        terms.term(edge, edge[1..], &[], 2.0);
+        terms.term(edge, &edge[..1], &[], 2.0);
+        terms.term(edge, &edge[1..], &[], 2.0);
         terms.group(edge);
     }
     terms
