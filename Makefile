@@ -21,6 +21,9 @@ endif
 # For `make soak`: the number of jobs.
 JOBS ?= 200
 PYTEST_ARGS ?=
+# Tests of one process, two files at a time: most of their time is XLA's compilation, on one core. Those that start
+# mpirun bind to the cores, and go one after the other.
+IN_PARALLEL ?= --numprocesses 2 --dist loadfile
 BENCH ?= operators collectives binding
 # For `make test-wheel`: a wheel that is there already, to be tested in place of this machine's own.
 WHEEL ?=
@@ -93,7 +96,7 @@ test-rust: $(VENV)/.made ## The Rust tests
 .PHONY: test-python
 test-python: $(VENV)/.package $(VENV)/.tools ## The Python tests of one process
 	@echo "== test-python"
-	$(BIN)/python -m pytest -m "not mpi" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not mpi" $(IN_PARALLEL) $(PYTEST_ARGS)
 
 .PHONY: test-mpi
 test-mpi: $(VENV)/.package $(VENV)/.tools mpis ## The Python tests that start mpirun (MPIS="mpich openmpi")
@@ -112,7 +115,7 @@ LOWEST_MPI_TESTS := tests/distributed/test_startup.py tests/distributed/test_gro
 .PHONY: test-lowest
 test-lowest: $(LOWEST)/.package ## The tests that depend on JAX and NetKet, on their lowest versions (.venv-lowest)
 	@echo "== test-lowest"
-	$(LOWEST)/bin/python -m pytest -m "not mpi" $(PYTEST_ARGS)
+	FERROKET_TEST_CASES=fewer $(LOWEST)/bin/python -m pytest -m "not mpi" $(IN_PARALLEL) $(PYTEST_ARGS)
 	FERROKET_TEST_MPIS="$(call mpi_list,mpich,$(LOWEST))" \
 	  $(LOWEST)/bin/python -m pytest -m mpi $(LOWEST_MPI_TESTS) $(PYTEST_ARGS)
 

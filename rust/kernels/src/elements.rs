@@ -97,10 +97,7 @@ impl<C: Copy, T: MatrixElement> Elements<'_, C, T> {
         Ok(())
     }
 
-    /// Writes the elements that are not zero.
-    ///
-    /// # Panics
-    /// If there is no room for all the elements that the form may have.
+    /// Writes the elements that are not zero. Each sample must have room for as many elements as the form may have.
     pub fn write_nonzero<F: Form<Change = C>>(
         self,
         form: &F,
@@ -274,4 +271,117 @@ pub fn write_configurations<F: Form, S: Sample>(
             }
         },
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local_states::Sites;
+    use crate::testing::SPIN;
+
+    /// How elements are handed over.
+    #[derive(Clone, Copy)]
+    enum By {
+        One,
+        Two,
+        Row,
+    }
+
+    /// An operator on two spins, given as a list of elements for each sample: the site that is flipped, and the value.
+    struct List(&'static [&'static [(u32, i64)]], By);
+
+    impl Form for List {
+        const GRAIN: usize = 1;
+
+        type Change = u32;
+
+        fn sites(&self) -> usize {
+            2
+        }
+
+        fn max_elements(&self) -> usize {
+            self.0.iter().map(|elements| elements.len()).max().unwrap_or_default()
+        }
+
+        fn for_each_active<T: MatrixElement>(
+            &self,
+            values: &[T],
+            _: &[LocalIndex],
+            samples: usize,
+            _: bool,
+            sink: &mut impl Sink<u32, T>,
+        ) {
+            let element = |&(change, value): &(u32, i64)| (change, values[0].times(value));
+            for (sample, elements) in self.0[..samples].iter().enumerate() {
+                match self.1 {
+                    By::One => elements.iter().map(element).for_each(|(change, mel)| sink.push(sample, change, mel)),
+                    By::Row => sink.extend_row(sample, elements.iter().map(element)),
+                    By::Two => {
+                        let (pairs, rest) = elements.as_chunks::<2>();
+                        for pair in pairs {
+                            sink.extend(sample, pair.map(|(change, _)| change), pair.map(|pair| element(&pair).1));
+                        }
+                        rest.iter().map(element).for_each(|(change, mel)| sink.push(sample, change, mel));
+                    }
+                }
+            }
+        }
+
+        fn write<S: Sample>(&self, _: &LocalStates<S>, sample: &Configuration<S>, site: u32, row: &mut [S]) {
+            row.copy_from_slice(&sample.values);
+            row[site as usize] = sample.flipped[site as usize];
+        }
+    }
+
+    const ELEMENTS: &[&[(u32, i64)]] = &[&[(0, 5), (1, 0), (1, 7)], &[], &[(1, 3), (0, -3), (0, 0)]];
+
+    #[test]
+    fn active_elements_and_padding() {
+        for by in [By::One, By::Two, By::Row] {
+            let (mut counts, mut mels, mut changes) = ([9; 3], [9.0; 12], [9; 12]);
+            let elements = Elements { counts: &mut counts, mels: &mut mels, changes: &mut changes };
+            elements.write_active(&List(ELEMENTS, by), &[2.0], &[0; 6], 0).expect("enough room");
+            assert_eq!(counts, [3, 0, 3]);
+            assert_eq!(mels, [10.0, 0.0, 14.0, 0.0, 0.0, 0.0, 0.0, 0.0, 6.0, -6.0, 0.0, 0.0]);
+            assert_eq!((&changes[..3], &changes[8..11]), (&[0, 1, 1][..], &[1, 0, 0][..]));
+        }
+    }
+
+    #[test]
+    fn too_many_elements() {
+        for by in [By::One, By::Two, By::Row] {
+            for room in 0..3 {
+                let (mut counts, mut mels, mut changes) = ([9; 3], vec![9; 3 * room], vec![9; 3 * room]);
+                let elements = Elements { counts: &mut counts, mels: &mut mels, changes: &mut changes };
+                let error = elements.write_active(&List(ELEMENTS, by), &[1], &[0; 6], 40).expect_err("little room");
+                assert_eq!(
+                    error.to_string(),
+                    format!("sample 40 has 3 connected elements, but there is room for {room} (max_conn_size)")
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn elements_that_are_not_zero() {
+        for by in [By::One, By::Two, By::Row] {
+            let (mut counts, mut counted, mut mels, mut changes) = ([9; 3], [9; 3], [9; 9], [9; 9]);
+            let elements = Elements { counts: &mut counts, mels: &mut mels, changes: &mut changes };
+            elements.write_nonzero(&List(ELEMENTS, by), &[2], &[0; 6], false);
+            assert_eq!(counts, [2, 0, 2]);
+            assert_eq!((&mels[..2], &mels[6..8]), (&[10, 14][..], &[6, -6][..]));
+            assert_eq!((&changes[..2], &changes[6..8]), (&[0, 1][..], &[1, 0][..]));
+            count_nonzero(&List(ELEMENTS, by), &[2], &[0; 6], false, &mut counted);
+            assert_eq!(counted, [2, 0, 2]);
+        }
+    }
+
+    #[test]
+    fn configurations_and_padding() {
+        let sites = Sites::new(2, vec![SPIN], &[]).expect("two spins");
+        let states = LocalStates::<i8>::new(&sites).expect("int8 holds both");
+        let mut rows = [9; 8];
+        write_configurations(&List(ELEMENTS, By::One), &states, &states.first(), &[1, 0], &mut rows);
+        assert_eq!(rows, [1, -1, -1, 1, 1, 1, 1, 1]);
+    }
 }

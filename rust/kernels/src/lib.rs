@@ -15,5 +15,7 @@ pub mod local_states;
 mod simd;
 pub mod tables;
 pub mod terms;
+#[cfg(test)]
+mod testing;
 
 pub use error::Error;

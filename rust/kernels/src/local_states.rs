@@ -143,7 +143,7 @@ impl<'a, S: Sample> LocalStates<'a, S> {
             }
         }
         let offsets: Vec<u32> = sites.kind.iter().map(|&kind| kind_offsets[kind as usize]).collect();
-        let are_pairs = sites.kinds.iter().all(|states| states.size == 2);
+        let are_pairs = (0..sites.len()).all(|site| sites.states(site).size == 2);
         let nth = |n| offsets.iter().map(|&offset| values[offset as usize + n]).collect();
         let pair = are_pairs.then(|| [nth(0), nth(1)]);
         Ok(Self { sites, values, offsets, pair })
@@ -273,6 +273,8 @@ impl<S: Sample> TwoStates<S> {
 mod tests {
     use super::*;
     use half::f16;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     const SPIN: StateRange = StateRange { start: 1.0, step: -2.0, size: 2 };
     const BOSON: StateRange = StateRange { start: 0.0, step: 1.0, size: 4 };
@@ -393,6 +395,29 @@ mod tests {
             ),
         ] {
             assert_eq!(found, format!("{prefix}{expected}"));
+        }
+    }
+
+    proptest! {
+        /// Kinds are an error, or else all their local states are read and written.
+        #[test]
+        fn arbitrary_kinds(
+            sites in 0_usize..4,
+            kinds in vec((prop_oneof![-3.0..3.0, any::<f64>()], -3_i8..3, 0_usize..4), 0..3),
+            kind in vec(-1_i32..3, 0..4)
+        ) {
+            let state_range = |(start, step, size)| StateRange { start, step: f64::from(step), size };
+            let kinds = kinds.into_iter().map(state_range).collect();
+            let Ok(sites) = Sites::new(sites, kinds, &kind) else { return Ok(()) };
+            let Ok(states) = LocalStates::<f64>::new(&sites) else { return Ok(()) };
+            for index in 0..4 {
+                let last = |site| (sites.states(site).size - 1) as LocalIndex;
+                let expected: Vec<_> = (0..sites.len()).map(|site| last(site).min(index)).collect();
+                let (mut indices, mut sample) = (vec![9; sites.len()], states.first());
+                states.write(&expected, &mut sample);
+                states.read(0, &sample.values, &mut indices).expect("local states");
+                prop_assert_eq!(indices, expected);
+            }
         }
     }
 

@@ -50,3 +50,33 @@ fn copy_parts<S: Copy, const N: usize>(from: &[S], to: &mut [S]) -> bool {
         false
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Debug;
+
+    fn check_copy<S: Copy + Default + PartialEq + Debug>(value: impl Fn(u8) -> S) {
+        for len in 0..=200_u8 {
+            let from: Vec<S> = (1..=len).map(&value).collect();
+            let mut to = vec![S::default(); from.len()];
+            copy(&from, &mut to);
+            assert_eq!(to, from);
+            to.fill(S::default());
+            vectorized(
+                #[inline(always)]
+                || copy(&from, &mut to),
+            );
+            assert_eq!(to, from);
+        }
+    }
+
+    #[test]
+    fn rows_of_any_length_are_copied() {
+        check_copy(|value| value);
+        check_copy(u16::from);
+        check_copy(u32::from);
+        check_copy(u64::from);
+        check_copy(u128::from);
+    }
+}
