@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import ferroket as fk
 import twins
 
-OPERATORS_IN_A_GROUP = 7
+OPERATORS_IN_A_GROUP = 10
 SAMPLES = 6
 
 

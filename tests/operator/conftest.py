@@ -11,11 +11,5 @@ def _quick_compilation() -> Iterator[None]:
     """Most of the time of these tests goes into compilation, for few samples; `tests/ffi` has all optimizations."""
     jax.config.update("jax_disable_most_optimizations", True)
     yield
-    import os, gc
-    if os.environ.get("CLR"):
-        jax.clear_caches()
     jax.config.update("jax_disable_most_optimizations", False)
-
-import gc, os
-if os.environ.get("GCT"):
-    gc.set_threshold(200000, 50, 1000)
+    jax.clear_caches()  # thousands of programs, which nobody needs any more
