@@ -176,9 +176,11 @@ EXAMPLES = [
     ),
     Example(
         "Fermi-Hubbard model",
-        lambda op: op.FermiHubbard(ELECTRONS, TRIANGLE, t=1.5, U=4.0)
-        if op is not NETKET
-        else op.FermiHubbardJax(ELECTRONS, TRIANGLE, t=1.5, U=4.0),
+        lambda op: (
+            op.FermiHubbard(ELECTRONS, TRIANGLE, t=1.5, U=4.0)
+            if op is not NETKET
+            else op.FermiHubbardJax(ELECTRONS, TRIANGLE, t=1.5, U=4.0)
+        ),
         lambda: twins.fermi_hubbard(local_states(ELECTRONS), TRIANGLE.edges(), [1.5] * 3, [4.0] * 3),
         "FermiHubbardJax",
         "FermiHubbard",
@@ -253,19 +255,23 @@ EXAMPLES = [
     ),
     Example(
         "operator on a part of a system",
-        lambda op: op.EmbedOperator(
-            nk.hilbert.TensorHilbert(nk.hilbert.Qubit(1), SPIN_ONE), _raising(op), 1
-        ),
+        lambda op: op.EmbedOperator(nk.hilbert.TensorHilbert(nk.hilbert.Qubit(1), SPIN_ONE), _raising(op), 1),
         lambda: twins.Embedded(((0.0, 1.0), *local_states(SPIN_ONE)), _raising_twin(), 1),
         "EmbedOperator",
         "",
         by_accelerate=True,
     ),
     Example(
-        "transpose", lambda op: _raising(op).transpose(), lambda: twins.Transposed(_raising_twin()), "Transpose", "",
+        "transpose",
+        lambda op: _raising(op).transpose(),
+        lambda: twins.Transposed(_raising_twin()),
+        "Transpose",
+        "",
         by_accelerate=True,
     ),
-    Example("adjoint", lambda op: _raising(op).H, lambda: twins.Adjoint(_raising_twin()), "Adjoint", "", by_accelerate=True),
+    Example(
+        "adjoint", lambda op: _raising(op).H, lambda: twins.Adjoint(_raising_twin()), "Adjoint", "", by_accelerate=True
+    ),
     Example(
         "squared modulus O†O",
         lambda op: op.Squared(_raising(op)),

@@ -28,7 +28,11 @@ def checks(max_examples: int) -> settings:
     """So many examples, or with ``FERROKET_TEST_CASES=fewer`` a tenth; there is no deadline, since XLA compiles."""
     if os.environ.get("FERROKET_TEST_CASES") == "fewer":
         max_examples = -(-max_examples // 10)
-    return settings(max_examples=max_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+    return settings(
+        max_examples=max_examples,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )
 
 
 DTYPES = [None, "float32", "float64", "complex64", "complex128"]
@@ -387,7 +391,9 @@ def _ising(draw: Any, rng: np.random.Generator, space: Space) -> list[Generated]
         h, J = numbers(rng, dtype), numbers(rng, dtype)
         twin = twins.Ising(space.sites, relabelled, h, J)
         operators.append(
-            Generated("Ising", space, twin, (np.array(relabelled, int).reshape(-1, 2),), {"h": h, "J": J, "dtype": dtype})
+            Generated(
+                "Ising", space, twin, (np.array(relabelled, int).reshape(-1, 2),), {"h": h, "J": J, "dtype": dtype}
+            )
         )
     return operators
 

@@ -43,14 +43,23 @@ def class_of_result(a, b):
 
 
 # With a permutation they are NetKet's, which XLA compiles for long: one pair of these.
-PAIRS = [pair for pair in itertools.combinations(OPERATORS, 2) if pair[1] != "PermutationOperator" or pair[0] == "PauliStrings"]
+PAIRS = [
+    pair
+    for pair in itertools.combinations(OPERATORS, 2)
+    if pair[1] != "PermutationOperator" or pair[0] == "PauliStrings"
+]
 
 
 @pytest.mark.parametrize(("a", "b"), PAIRS)
 def test_sums_and_products(a, b):
     left, right = OPERATORS[a](), OPERATORS[b]()
     A, B = dense(left), dense(right)
-    for result, expected in ((right + left, A + B), (left - right, A - B), (left @ right, A @ B), (right @ left, B @ A)):
+    for result, expected in (
+        (right + left, A + B),
+        (left - right, A - B),
+        (left @ right, A @ B),
+        (right @ left, B @ A),
+    ):
         assert_equal(result, expected)
         wanted = class_of_result(a, b)
         if wanted:

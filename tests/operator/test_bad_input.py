@@ -1,5 +1,7 @@
 """What isn't an operator, a sample or a sum is an error that names the value and the rule."""
 
+from contextlib import suppress
+
 import jax
 import jax.numpy as jnp
 import netket as nk
@@ -50,7 +52,11 @@ ARGUMENTS = {
         ValueError,
         r"operator 1 acts on the sites \[1, 1\], one of them twice",
     ),
-    "site that is no integer": (lambda: op.LocalOperator(SPINS, [X], [[0.5]]), TypeError, r"operator 0 .*0\.5.*integers"),
+    "site that is no integer": (
+        lambda: op.LocalOperator(SPINS, [X], [[0.5]]),
+        TypeError,
+        r"operator 0 .*0\.5.*integers",
+    ),
     "fewer lists of sites": (lambda: op.LocalOperator(SPINS, [X, X], [[0]]), ValueError, r"2 matrices.*1 lists"),
     "node that is no site": (
         lambda: op.Heisenberg(SPINS, TRIANGLE, acting_on_subspace=2),
@@ -77,7 +83,11 @@ ARGUMENTS = {
         ValueError,
         r"graph has 5 nodes, but the Hilbert space has 4 sites",
     ),
-    "electrons: graph with more nodes": (lambda: op.FermiHubbard(ELECTRONS, CHAIN), ValueError, r"graph has 4 nodes.* 3 "),
+    "electrons: graph with more nodes": (
+        lambda: op.FermiHubbard(ELECTRONS, CHAIN),
+        ValueError,
+        r"graph has 4 nodes.* 3 ",
+    ),
     "edge beyond the sites": (lambda: op.BoseHubbard(BOSONS, [(0, 9)], U=1.0), ValueError, r"sites 0 and 9"),
     "orbital beyond the space": (lambda: op.FermionOperator2nd(ORBITALS, ["4^ 0"]), ValueError, r"orbital.* 4 "),
     "negative orbital": (lambda: op.FermionOperator2nd(ORBITALS, [((-1, 1), (0, 0))]), ValueError, r"orbital.*-1"),
@@ -89,7 +99,11 @@ ARGUMENTS = {
     ),
     "matrix that isn't square": (lambda: op.LocalOperator(SPINS, [np.ones((2, 4))], [[0]]), ValueError, r"\(2, 4\)"),
     "matrix of one dimension": (lambda: op.LocalOperator(SPINS, [np.ones(2)], [[0]]), ValueError, r"\(2,\)"),
-    "bond matrix of one site": (lambda: op.GraphOperator(SPINS, CHAIN, bond_ops=[X]), ValueError, r"\(2, 2\).*\(4, 4\)"),
+    "bond matrix of one site": (
+        lambda: op.GraphOperator(SPINS, CHAIN, bond_ops=[X]),
+        ValueError,
+        r"\(2, 2\).*\(4, 4\)",
+    ),
     "matrix of spins 1/2 on spins 1": (lambda: op.Heisenberg(SPIN_ONE, TRIANGLE), ValueError, r"\(4, 4\).*\(9, 9\)"),
     "matrix of text": (lambda: op.LocalOperator(SPINS, [np.array([["a", "b"]] * 2)], [[0]]), TypeError, r"numbers"),
     "constant that is an array": (lambda: op.LocalOperator(SPINS, constant=np.ones(3)), ValueError, r"\(3,\)"),
@@ -119,14 +133,22 @@ ARGUMENTS = {
         ValueError,
         r"weights have shape \(2,\), but there are 1 terms",
     ),
-    "hopping of other edges": (lambda: op.FermiHubbard(ELECTRONS, TRIANGLE, t=[1.0, 2]), ValueError, r"t has shape \(2,\).* 3 "),
+    "hopping of other edges": (
+        lambda: op.FermiHubbard(ELECTRONS, TRIANGLE, t=[1.0, 2]),
+        ValueError,
+        r"t has shape \(2,\).* 3 ",
+    ),
     "repulsion of other sites": (
         lambda: op.FermiHubbard(ELECTRONS, TRIANGLE, U=[1.0, 2]),
         ValueError,
         r"U has shape \(2,\).* 3 ",
     ),
     "repulsion by site": (lambda: op.BoseHubbard(BOSONS, CHAIN, U=np.ones(4)), ValueError, r"U has shape \(4,\)"),
-    "couplings of other colours": (lambda: op.Heisenberg(SPINS, CHAIN, J=[1.0, 2.0]), ValueError, r"J is \[1.0, 2.0\].* 1 colours"),
+    "couplings of other colours": (
+        lambda: op.Heisenberg(SPINS, CHAIN, J=[1.0, 2.0]),
+        ValueError,
+        r"J is \[1.0, 2.0\].* 1 colours",
+    ),
     "matrices of other colours": (
         lambda: op.GraphOperator(SPINS, CHAIN, bond_ops=[ZZ], bond_ops_colors=[0, 1]),
         ValueError,
@@ -157,7 +179,11 @@ ARGUMENTS = {
     "string of another length": (lambda: op.PauliStrings(SPINS, ["XX"], [1.0]), ValueError, r"'XX', has 2 .* 4 sites"),
     "strings of two lengths": (lambda: op.PauliStrings(["XX", "XXX"]), ValueError, r"'XXX', has 3 "),
     "word that is no fermion operator": (lambda: op.FermionOperator2nd(ORBITALS, ["a^ 0"]), ValueError, r"'a"),
-    "dagger that is neither 0 nor 1": (lambda: op.FermionOperator2nd(ORBITALS, [((0, 2), (0, 0))]), ValueError, r"2.*dagger"),
+    "dagger that is neither 0 nor 1": (
+        lambda: op.FermionOperator2nd(ORBITALS, [((0, 2), (0, 0))]),
+        ValueError,
+        r"2.*dagger",
+    ),
     "term of numbers": (lambda: op.FermionOperator2nd(ORBITALS, [(0, 1)]), ValueError, r"depth 3|pairs"),
     # Spaces
     "no space": (lambda: op.LocalOperator(4, [X], [[0]]), TypeError, r"discrete Hilbert space, not on 4"),
@@ -267,7 +293,7 @@ def test_arguments(case):
 
 def test_continuous_operators_are_refused():
     particles = nk.experimental.hilbert.Particle(N=1, geometry=nk.experimental.geometry.FreeSpace(d=1))
-    with pytest.raises(TypeError, match="KineticEnergy.*continuous"):
+    with pytest.raises(TypeError, match=r"KineticEnergy.*continuous"):
         fk.accelerate(nk.operator.KineticEnergy(particles, mass=1.0))
 
 
@@ -405,7 +431,7 @@ def test_on_gpus_a_wrong_sample_has_no_number(wrong):
 
 
 def test_more_fermions_than_the_space_has():
-    """The number of elements is bounded by the sector; a sample from elsewhere is an error, or has its right elements."""
+    """The sector bounds the number of elements: a sample from elsewhere that has more is an error."""
     graph = nk.graph.Chain(6)
     hilbert = nk.hilbert.SpinOrbitalFermions(6, s=0.5, n_fermions_per_spin=(1, 1))
     operator = op.FermiHubbard(hilbert, graph)
@@ -423,15 +449,16 @@ def test_an_operator_with_broken_tables():
         operator = OPERATORS[example.title]
         form = operator._form
         leaves, structure = jax.tree.flatten(form)
+        expected = np.asarray(form.padded(example.basis)[1])
         for i, leaf in enumerate(leaves):
             if np.asarray(leaf).dtype.kind not in "iu" or not np.size(leaf):
                 continue
             for replacement in (np.asarray(leaf) + 1, np.zeros_like(leaf), np.full_like(leaf, 2**31 - 1)):
                 broken = jax.tree.unflatten(structure, [*leaves[:i], replacement, *leaves[i + 1 :]])
-                try:
+                with suppress(*ERRORS):
                     jax.block_until_ready(broken.padded(example.basis))
-                except ERRORS as error:
-                    assert str(error)
+        # The process lives, and what is whole is right.
+        np.testing.assert_array_equal(form.padded(example.basis)[1], expected)
 
 
 def test_no_local_dimension_is_forgotten():

@@ -282,9 +282,7 @@ def test_arithmetic_stays_ours(example):
         "(2 * op + op) @ op": ((2 * a + b) @ a, 3 * A @ A),
     }
     for name, (result, expected) in results.items():
-        np.testing.assert_allclose(
-            np.asarray(result.to_dense()), expected, rtol=1e-10, atol=1e-10, err_msg=name
-        )
+        np.testing.assert_allclose(np.asarray(result.to_dense()), expected, rtol=1e-10, atol=1e-10, err_msg=name)
         assert is_ours(result), f"{name} is a {type(result)}"
     # The operands are as they were.
     assert a == b

@@ -158,7 +158,10 @@ def test_a_field_in_a_constrained_space(total_sz, change):
     message = rf"leads out of Spin.*changes the sum of the local states of all sites by {change}.* to {2 * total_sz}\."
     for make in (
         lambda: fk.operator.Ising(hilbert, nk.graph.Chain(4), h=1.0),
-        lambda: fk.operator.Ising(hilbert, nk.graph.Chain(4), h=None) + nk.operator.IsingJax(hilbert, nk.graph.Chain(4), h=1.0),
+        lambda: (
+            fk.operator.Ising(hilbert, nk.graph.Chain(4), h=None)
+            + nk.operator.IsingJax(hilbert, nk.graph.Chain(4), h=1.0)
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             make()

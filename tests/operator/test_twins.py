@@ -51,9 +51,7 @@ def test_spin_flips_exchange_the_spins_of_fermions():
     sites = ((0.0, 1.0),) * (2 * n)
     flip = twins.SpinFlip(sites, fermions=True).matrix(twins.configurations(sites))
     for i in range(2 * n):
-        created = [
-            twins.Fermions(sites, {((orbital, 1),): 1}).kronecker() for orbital in (i, (i + n) % (2 * n))
-        ]
+        created = [twins.Fermions(sites, {((orbital, 1),): 1}).kronecker() for orbital in (i, (i + n) % (2 * n))]
         np.testing.assert_array_equal(flip @ created[0], created[1] @ flip)
 
 
