@@ -10,6 +10,7 @@ import numpy as np
 
 import ferroket as fk
 import twins
+from ferroket.operator import netkets
 from generated_operators import local_states
 
 COLUMNS = ("padded", "compact", "sharded", "GPU")
@@ -62,9 +63,10 @@ class _Netket:
         for module in (nk.operator, nk.experimental.operator, nk.operator.permutation):
             if hasattr(module, name):
                 return getattr(module, name)
-        from netket._src.operator.spin_flip import SpinFlipOperator
-
-        return {"SpinFlipOperator": SpinFlipOperator}[name]
+        known = {cls.__name__: cls for cls in netkets.SPIN_FLIPS}
+        if name not in known:
+            raise AttributeError(f"NetKet {nk.__version__} has no {name}")
+        return known[name]
 
 
 NETKET = _Netket()
@@ -281,3 +283,7 @@ EXAMPLES = [
         by_accelerate=True,
     ),
 ]
+
+TITLES = [example.title for example in EXAMPLES]
+# Those that this version of NetKet has.
+EXAMPLES = [example for example in EXAMPLES if hasattr(NETKET, example.netket.split(".")[-1]) or "." in example.netket]

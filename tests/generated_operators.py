@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import ferroket as fk
 import twins
+from ferroket.operator import netkets
 
 OPERATORS_IN_A_GROUP = 10
 SAMPLES = 6
@@ -242,6 +243,8 @@ def builder(family: str, implementation: str) -> Callable[..., Any]:
         return lambda *arguments, **options: cls.from_fermionoperator2nd(
             nk.operator.FermionOperator2ndJax(*arguments, **options)
         )
+    if family == "FermiHubbard" and implementation == "jax":
+        return netkets.FermiHubbard
     return getattr(module, family + suffix)
 
 

@@ -9,6 +9,7 @@ import pytest
 import ferroket as fk
 from comparing import assert_rows, rows
 from example_operators import CHAIN, FERMIONS, NETKET, SHIFT, SINGLETS, SPIN_ONE, SPINS
+from ferroket.operator import netkets
 
 op = fk.operator
 QUBIT = nk.hilbert.Qubit(1)
@@ -184,6 +185,7 @@ def test_conversions_that_cannot_be(convert, error, message):
         convert()
 
 
+@pytest.mark.skipif(not netkets.EMBEDDINGS, reason="this NetKet has no EmbedOperator")
 @pytest.mark.parametrize(
     ("inner", "others"),
     [(X, SPIN_ONE), (Y, SPIN_ONE), (X, QUBIT), (Y, QUBIT), (NETKETS["permutation"], QUBIT)],

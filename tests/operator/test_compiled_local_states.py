@@ -37,6 +37,9 @@ class OneByOne(DiscreteHilbert):
     def states_at_index(self, i):
         return self.states[i]
 
+    def __repr__(self):
+        return f"OneByOne{self.states}"
+
     @property
     def _attrs(self):
         return self.states

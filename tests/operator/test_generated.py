@@ -97,7 +97,7 @@ def test_compact(family):
     def check(data, capacity, off_diagonal_only):
         group = data.draw(groups(family))
         x = group.x
-        for generated in group.operators[:3]:
+        for generated in group.operators[:2]:
             operator = generated.build("ferroket")
             pieces, cursor = [], jnp.zeros(2, jnp.int32)
             for _ in range(x.shape[0] * max(operator.max_conn_size, 1) + 1):
@@ -164,6 +164,8 @@ def test_netkets_in_jax(family):
         assert_rows(rows(*operator.get_conn_padded(x)), by_twin(generated, x), tolerance(operator.dtype))
         if family.startswith("Particle"):
             assume(netket_can_write(generated))
+        if family == "PauliStrings":
+            assume(generated.arguments[0])  # NetKet 3.20 can't be without a string
         theirs = generated.build("jax")
         assert operator.dtype == theirs.dtype
         assert operator.max_conn_size <= max(theirs.max_conn_size, 1)

@@ -98,7 +98,9 @@ class BoseHubbard(Accelerated, nk.operator.BoseHubbardJax):
             return self._form_
         form, basis = self._structure
         coefficients = jnp.stack([jnp.asarray(value) for value in (self._U, self._V, self._J, self._mu)])
-        form = form.replace_values((basis @ coefficients.astype(_wide(coefficients.dtype))).astype(self.dtype))
+        # Not as a product of matrices, whose result the XLA of jaxlib 0.7 can't hand to a custom call.
+        values = (basis * coefficients.astype(_wide(coefficients.dtype))).sum(axis=1)
+        form = form.replace_values(values.astype(self.dtype))
         if not is_traced(form.values):
             self._form_ = form
         return form

@@ -6,11 +6,10 @@ from typing import Any
 
 import netket as nk
 from netket.operator import permutation as netkets_permutation
-from netket.operator._embed import EmbedDiscreteJaxOperator, EmbedGenericOperator
-from netket.operator._embed.discrete_operator import EmbedDiscreteOperator
 from netket.operator._prod.base import ProductOperator
 from netket.operator._sum.base import SumOperator
 
+from ferroket.operator import netkets
 from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.bose_hubbard import BoseHubbard
 from ferroket.operator.combining import add, as_local, multiply, terms_of
@@ -153,9 +152,11 @@ _ACCELERATED: dict[type, Callable[[Any], Any]] = {
     nk.operator.FermionOperator2ndNumba: FermionOperator2nd.from_netket,
     netkets_permutation.PermutationOperator: PermutationOperator.from_netket,
     netkets_permutation.PermutationOperatorFermion: PermutationOperatorFermion.from_netket,
-    EmbedDiscreteJaxOperator: _embedding,
-    EmbedDiscreteOperator: _embedding,
-    EmbedGenericOperator: _embedding,
+    netkets.ParticleNumberConserving: ParticleNumberConservingFermioperator2nd.from_netket,
+    netkets.ParticleNumberAndSpinConserving: ParticleNumberAndSpinConservingFermioperator2nd.from_netket,
+    netkets.FermiHubbard: ParticleNumberAndSpinConservingFermioperator2nd.from_netket,
+    **dict.fromkeys(netkets.SPIN_FLIPS, SpinFlipOperator.from_netket),
+    **dict.fromkeys(netkets.EMBEDDINGS, _embedding),
     **dict.fromkeys(
         (
             Ising,
@@ -183,20 +184,3 @@ _BY_BASE: dict[type, Callable[[Any], Any]] = {
     nk.operator.Adjoint: _adjoint,
     nk.operator.Squared: _squared,
 }
-
-
-def _register() -> None:
-    """The classes that only some versions of NetKet have, or have under other names."""
-    from netket._src.operator import spin_flip
-    from netket._src.operator.particle_number_conserving_fermionic import fermihubbard, operators
-
-    spin_conserving = ParticleNumberAndSpinConservingFermioperator2nd.from_netket
-    _ACCELERATED[spin_flip.SpinFlipOperator] = SpinFlipOperator.from_netket
-    _ACCELERATED[operators.ParticleNumberConservingFermioperator2nd] = (
-        ParticleNumberConservingFermioperator2nd.from_netket
-    )
-    _ACCELERATED[operators.ParticleNumberAndSpinConservingFermioperator2nd] = spin_conserving
-    _ACCELERATED[fermihubbard.FermiHubbardJax] = spin_conserving
-
-
-_register()

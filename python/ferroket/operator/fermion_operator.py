@@ -44,7 +44,9 @@ class FermionOperator2nd(Accelerated, nk.operator.FermionOperator2ndJax):
     """
 
     _family = FermionOperator2ndBase
-    _definition = ("_operators", "_cutoff", "_order")
+    _definition = ("_operators", "_cutoff")
+    _order: str | None = None
+    """NetKet's note of the terms' order, if they are in one; versions before 3.21 have none."""
 
     def __init__(
         self,
@@ -154,5 +156,5 @@ class FermionOperator2nd(Accelerated, nk.operator.FermionOperator2ndJax):
     def from_netket(cls, operator: Any) -> Self:
         """The operator that equals one of NetKet's, of the same dtype."""
         new = cls(operator.hilbert, cutoff=operator._cutoff, dtype=operator.dtype)
-        new._operators, new._order = dict(operator._operators), operator._order
+        new._operators, new._order = dict(operator._operators), getattr(operator, "_order", None)
         return new

@@ -12,17 +12,17 @@ import jax
 import jax.numpy as jnp
 import netket as nk
 import numpy as np
-from netket._src.operator import spin_flip
-from netket._src.operator.permutation.base import PermutationOperatorBase
 from netket.hilbert import Fock, Qubit, Spin, SpinOrbitalFermions
-from netket.operator import permutation as netkets
+from netket.operator import DiscreteJaxOperator
+from netket.operator import permutation as netkets_permutation
 from netket.utils.group import Permutation
 from netket.utils.numbers import is_scalar
 
 from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.combining import add, multiply, terms_of
 from ferroket.operator.compiled import Form, Tables, Terms, local_states, site_bits
-from ferroket.operator.sectors import sectors
+from ferroket.operator.netkets import PermutationOperatorBase, SpinFlipBase
+from ferroket.operator.sectors import leaving, sectors
 from ferroket.operator.term_list import TermList
 from ferroket.operator.term_sum import TermSum
 
@@ -273,7 +273,7 @@ class _Permutation(_Rearranging):
 
 
 @jax.tree_util.register_pytree_node_class
-class PermutationOperator(_Permutation, netkets.PermutationOperator):
+class PermutationOperator(_Permutation, netkets_permutation.PermutationOperator):
     """A permutation of the sites of spins or bosons.
 
     It takes the place of :class:`netket.operator.permutation.PermutationOperator`: the same constructor, and
@@ -307,7 +307,7 @@ class PermutationOperator(_Permutation, netkets.PermutationOperator):
 
 
 @jax.tree_util.register_pytree_node_class
-class PermutationOperatorFermion(_Permutation, netkets.PermutationOperatorFermion):
+class PermutationOperatorFermion(_Permutation, netkets_permutation.PermutationOperatorFermion):
     """A permutation of the orbitals of fermions, with the sign of putting them in order again.
 
     It takes the place of :class:`netket.operator.permutation.PermutationOperatorFermion`: the same constructor. See
@@ -372,7 +372,7 @@ def construct_permutation_operator(hilbert_space: Any, permutation: Any) -> Any:
 
 
 @jax.tree_util.register_pytree_node_class
-class SpinFlipOperator(_Rearranging, spin_flip.SpinFlipOperator):
+class SpinFlipOperator(_Rearranging, SpinFlipBase):
     """The operator that reverses all spins, or exchanges the two spins of fermions.
 
     It takes the place of NetKet's ``SpinFlipOperator``: the same constructor. Where it differs: samples that aren't of
@@ -387,6 +387,27 @@ class SpinFlipOperator(_Rearranging, spin_flip.SpinFlipOperator):
         TypeError: If the Hilbert space is another one.
         ValueError: If its constraints don't allow it.
     """
+
+    def __init__(self, hilbert: Any, *, dtype: Any = float) -> None:
+        DiscreteJaxOperator.__init__(self, hilbert)
+        self._dtype = jnp.dtype(dtype)
+        if isinstance(hilbert, Spin):
+            for sector in sectors(hilbert)[0]:
+                change = len(sector.sites) * (hilbert.local_size - 1) - 2 * sector.total
+                if change:
+                    raise leaving(hilbert, sector, "the local states of all sites", "their opposites", change)
+        elif not isinstance(hilbert, SpinOrbitalFermions):
+            raise TypeError(
+                f"SpinFlipOperator acts on spins or on fermions with spin, not on {hilbert!r}: take nk.hilbert.Spin or "
+                "nk.hilbert.SpinOrbitalFermions"
+            )
+        elif hilbert.n_spin_subsectors != 2 or hilbert.n_fermions_per_spin[0] is None:  # noqa: PLR2004
+            raise ValueError(
+                f"SpinFlipOperator needs fermions of spin 1/2 with a fixed number of each spin, which {hilbert!r} "
+                "hasn't: give it s=1/2 and n_fermions_per_spin"
+            )
+        else:
+            check_sectors(hilbert, self._parts[0])
 
     @property
     def _parts(self) -> tuple[np.ndarray, float, bool]:
