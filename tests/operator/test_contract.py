@@ -118,7 +118,6 @@ def test_trace(example):
 
 @examples
 def test_qutip(example):
-    pytest.importorskip("qutip")
     np.testing.assert_allclose(example.ours().to_qobj().full(), example.matrix, rtol=1e-12, atol=1e-12)
 
 

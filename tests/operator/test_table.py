@@ -170,7 +170,9 @@ def test_sharded(example: Example, cell: str, four_devices: dict[str, np.ndarray
     assert works is (cell == "yes"), four_devices[f"{example.title}/collectives"]
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.operator in BY_TITLE], ids=lambda row: f"class-{row.operator}")
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.operator in BY_TITLE], ids=lambda row: f"class-{row.operator}"
+)
 def test_classes(row: Row, four_devices: dict[str, np.ndarray]) -> None:
     assert row.netket == BY_TITLE[row.operator].netket
     assert four_devices[f"{row.operator}/is NetKet's"]

@@ -1,5 +1,6 @@
 """What all accelerated operators have in common: NetKet's contract, on top of a compiled form."""
 
+import math
 from typing import Any, ClassVar, Self
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 import scipy.sparse
 from netket.operator import DiscreteJaxOperator
 from netket.utils.numbers import is_scalar
+from netket.utils.optional_deps import import_optional_dependency
 
 from ferroket.operator.compiled import Form, Terms
 from ferroket.operator.numbering import states_to_numbers
@@ -219,6 +221,17 @@ class Accelerated(DiscreteJaxOperator):
         xp, mels = self.get_conn_padded(x)
         columns = self.hilbert.states_to_numbers(xp)
         return jnp.zeros((len(x), len(x)), mels.dtype).at[jnp.arange(len(x))[:, None], columns].add(mels)
+
+    def to_qobj(self) -> Any:
+        """The matrix as a :class:`qutip.Qobj`, of the sites' dimensions if all their states are allowed.
+
+        In a Hilbert space with constraints it is one factor of as many states as the space has, since QuTiP knows of
+        no constraints; NetKet raises there.
+        """
+        qutip = import_optional_dependency("qutip", descr="to_qobj")
+        hilbert = self.hilbert
+        shape = list(hilbert.shape) if math.prod(map(int, hilbert.shape)) == hilbert.n_states else [hilbert.n_states]
+        return qutip.Qobj(self.to_sparse(), dims=[shape, shape])
 
     def trace(self) -> complex | float:
         """The sum of the diagonal elements.
