@@ -17,6 +17,9 @@ pub trait Form: Sync {
     /// Evaluating fewer samples at once takes as long.
     const GRAIN: usize;
 
+    /// So many samples are evaluated together.
+    const LANES: usize;
+
     /// What leads from a sample to the configuration of an element.
     type Change: Copy + Default + Send + Sync;
 
@@ -292,6 +295,8 @@ mod tests {
 
     impl Form for List {
         const GRAIN: usize = 1;
+
+        const LANES: usize = 1;
 
         type Change = u32;
 

@@ -279,6 +279,8 @@ fn rows_of_matrices(tables: &MatrixTables, diagonal: bool) -> Result<(Vec<Row>, 
 impl Form for Tables<'_> {
     const GRAIN: usize = 1;
 
+    const LANES: usize = 1;
+
     type Change = Entry;
 
     fn sites(&self) -> usize {

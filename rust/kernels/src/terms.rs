@@ -250,6 +250,8 @@ impl<'a> Terms<'a> {
 impl Form for Terms<'_> {
     const GRAIN: usize = 16;
 
+    const LANES: usize = BLOCK;
+
     /// The group.
     type Change = u32;
 

@@ -5,7 +5,7 @@ use ferroket_kernels::local_states::LocalIndex;
 use std::ops::Range;
 
 /// The memory that a thread may use for a block of samples, unless a few samples take more: what stays in its cache.
-const SCRATCH: usize = 1 << 19;
+const SCRATCH: usize = 1 << 20;
 
 /// So many numbers of the results are worth a thread's while.
 const MIN_NUMBERS: usize = 1 << 15;
@@ -17,17 +17,24 @@ const MIN_ELEMENTS: usize = 1 << 12;
 /// changes.
 pub(super) fn block_len<F: Form>(form: &F, elements: usize, bytes: usize) -> usize {
     let sample = form.sites() * size_of::<LocalIndex>() + elements * (size_of::<F::Change>() + bytes);
-    (SCRATCH / sample.max(1)).max(F::GRAIN)
+    let len = (SCRATCH / sample.max(1)).max(F::GRAIN);
+    if len > F::LANES { len - len % F::LANES } else { len }
 }
 
-/// The least samples that a thread gets, if there are so many numbers to write for each.
-pub(super) fn min_samples<F: Form>(form: &F, numbers: usize) -> usize {
-    (MIN_NUMBERS / numbers.max(form.sites()).max(1)).max(F::GRAIN)
+/// The least samples that a thread gets, if it writes so many numbers for each.
+pub(super) fn min_written<F: Form>(form: &F, numbers: usize) -> usize {
+    MIN_NUMBERS / numbers.max(form.sites()).max(1)
 }
 
 /// The least samples that a thread gets, if it evaluates their matrix elements only.
-pub(super) fn min_evaluated<F: Form>(form: &F) -> usize {
-    (MIN_ELEMENTS / form.max_elements().max(1)).max(F::GRAIN)
+pub(super) fn min_evaluated<F: Form>(form: &F, samples: usize, threads: usize) -> usize {
+    (MIN_ELEMENTS / form.max_elements().max(1)).max(share::<F>(samples, threads))
+}
+
+/// Equal shares of samples for the threads, each of as many as are evaluated together if there are enough.
+pub(super) fn share<F: Form>(samples: usize, threads: usize) -> usize {
+    let shares = samples.div_ceil(F::LANES).next_multiple_of(threads).max(1);
+    samples.div_ceil(shares).max(F::GRAIN)
 }
 
 /// The range in pieces of at most `len`.

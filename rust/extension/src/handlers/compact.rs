@@ -1,6 +1,6 @@
 //! Connected elements in the compact form: those that are not zero, one after the other, as many as there is room for.
 
-use super::blocks::{block_len, min_evaluated, min_samples};
+use super::blocks::{block_len, min_evaluated, min_written};
 use super::configurations::{Configurations, Connected, configurations};
 use super::dispatch::{FirstError, with_number_type};
 use super::forms::{FormArguments, Operator, TablesArguments, TermsArguments, vector};
@@ -155,7 +155,7 @@ impl<F: Form> Sweep<'_, F> {
                 RaggedRows::new(&mut sample_of[rows.clone()], &first_row, 1),
                 RaggedRows::new(&mut xp[rows.start * row_bytes..rows.end * row_bytes], &first_row, row_bytes),
             );
-            let min = min_samples(form, rows.len() * form.sites() / len);
+            let min = min_written(form, rows.len() * form.sites() / len);
             pool.for_each_part(of_sample.len(), min, parts, |range, (mels, sample_of, xp)| {
                 let (mut mels, mut sample_of) = (mels.into_slice(), sample_of.into_slice());
                 let mut connected = Vec::with_capacity(range.len());
@@ -204,7 +204,8 @@ impl<F: Form> Sweep<'_, F> {
             Rows::new(&mut found.mels, width),
         );
         let first_error = FirstError::default();
-        pool.for_each_part(len, min_evaluated(self.form), parts, |range, (indices, counts, changes, mels)| {
+        let min = min_evaluated(self.form, len, pool.threads());
+        pool.for_each_part(len, min, parts, |range, (indices, counts, changes, mels)| {
             let indices = indices.into_slice();
             let read = self.configurations.read(samples.start + range.start..samples.start + range.end, indices);
             if read.is_ok() {

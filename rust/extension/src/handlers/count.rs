@@ -33,9 +33,11 @@ fn call<F: FormArguments>(frame: &Frame) -> Result<(), Error> {
     let samples = counts.len();
     let counts = Rows::new(counts.into_mut_slice(), 1);
     let first_error = FirstError::default();
+    let pool = frame.pool();
+    let min = min_evaluated(&form, samples, pool.threads());
     with_number_type!(values.dtype(), "the values", T => {
         let values = values.typed::<T>()?.as_slice();
-        frame.pool().for_each_part(samples, min_evaluated(&form), counts, |range, counts| {
+        pool.for_each_part(samples, min, counts, |range, counts| {
             first_error.keep(range.start, sweep.part(range, values, counts.into_slice()));
         })
     })?;

@@ -1,6 +1,6 @@
 //! Connected elements in the padded form: as many for each sample, those beyond its own with matrix element 0.
 
-use super::blocks::{block_len, blocks, min_samples};
+use super::blocks::{block_len, blocks, min_written, share};
 use super::configurations::{Configurations, Connected, configurations};
 use super::dispatch::{FirstError, with_number_type};
 use super::forms::{FormArguments, Operator, TablesArguments, TermsArguments};
@@ -69,7 +69,8 @@ impl<F: Form> Sweep<'_, F> {
         let width = xp.len().checked_div(samples).unwrap_or_default();
         let parts = (Rows::new(mels, self.room), Rows::new(xp, width));
         let first_error = FirstError::default();
-        pool.for_each_part(samples, min_samples(self.form, numbers), parts, |range, (mels, xp)| {
+        let min = min_written(self.form, numbers).max(share::<F>(samples, pool.threads()));
+        pool.for_each_part(samples, min, parts, |range, (mels, xp)| {
             first_error.keep(range.start, self.part(range, values, mels.into_slice(), xp.into_slice()));
         })?;
         first_error.into_result(samples)
