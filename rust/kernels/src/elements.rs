@@ -45,6 +45,11 @@ pub trait Form: Sync {
 
 /// What takes active elements.
 pub trait Sink<C: Copy, T: Copy> {
+    /// What takes the elements of one sample.
+    type Row<'a>: SinkRow<C, T>
+    where
+        Self: 'a;
+
     /// Takes the next element of a sample.
     fn push(&mut self, sample: usize, change: C, mel: T);
 
@@ -56,11 +61,17 @@ pub trait Sink<C: Copy, T: Copy> {
         }
     }
 
-    /// Takes all elements of a sample that has none yet.
-    #[inline(always)]
-    fn extend_row(&mut self, sample: usize, elements: impl Iterator<Item = (C, T)>) {
-        elements.for_each(|(change, mel)| self.push(sample, change, mel));
-    }
+    /// What takes the elements of a sample that has none yet.
+    fn row(&mut self, sample: usize) -> Self::Row<'_>;
+}
+
+/// What takes the elements of one sample.
+pub trait SinkRow<C, T> {
+    /// Takes the next element, if it is active; else nothing, which takes as long but no branch.
+    fn push(&mut self, active: bool, change: C, mel: T);
+
+    /// Must follow the last element.
+    fn end(self);
 }
 
 /// Elements of some samples, as rows of equal width.
@@ -122,6 +133,11 @@ struct Active<'a, C, T> {
 }
 
 impl<C: Copy, T: Copy> Sink<C, T> for Active<'_, C, T> {
+    type Row<'b>
+        = ActiveRow<'b, C, T>
+    where
+        Self: 'b;
+
     #[inline(always)]
     fn push(&mut self, sample: usize, change: C, mel: T) {
         let Elements { counts, mels, changes } = &mut self.elements;
@@ -154,22 +170,39 @@ impl<C: Copy, T: Copy> Sink<C, T> for Active<'_, C, T> {
     }
 
     #[inline(always)]
-    fn extend_row(&mut self, sample: usize, elements: impl Iterator<Item = (C, T)>) {
+    fn row(&mut self, sample: usize) -> ActiveRow<'_, C, T> {
         let Elements { counts, mels, changes } = &mut self.elements;
         let row = sample * self.room..(sample + 1) * self.room;
         let changes = if changes.is_empty() { &mut [] } else { &mut changes[row.clone()] };
-        let mels = &mut mels[row];
-        let mut count = 0; // a register; `counts` would be memory
-        elements.for_each(|(change, mel)| {
-            if let Some(to) = mels.get_mut(count) {
-                *to = mel;
-            }
-            if let Some(to) = changes.get_mut(count) {
-                *to = change;
-            }
-            count += 1;
-        });
-        counts[sample] = count as u32;
+        ActiveRow { of_sample: &mut counts[sample], count: 0, mels: &mut mels[row], changes }
+    }
+}
+
+/// The room for the elements of one sample.
+struct ActiveRow<'a, C, T> {
+    of_sample: &'a mut u32,
+    /// A register; `of_sample` would be memory.
+    count: usize,
+    mels: &'a mut [T],
+    changes: &'a mut [C],
+}
+
+impl<C: Copy, T: Copy> SinkRow<C, T> for ActiveRow<'_, C, T> {
+    #[inline(always)]
+    fn push(&mut self, active: bool, change: C, mel: T) {
+        // What isn't active is overwritten by the next element, which spares a branch that can't be predicted.
+        if let Some(to) = self.mels.get_mut(self.count) {
+            *to = mel;
+        }
+        if let Some(to) = self.changes.get_mut(self.count) {
+            *to = change;
+        }
+        self.count += usize::from(active);
+    }
+
+    #[inline(always)]
+    fn end(self) {
+        *self.of_sample = self.count as u32;
     }
 }
 
@@ -180,6 +213,11 @@ struct NonZero<'a, C, T> {
 }
 
 impl<C: Copy, T: MatrixElement> Sink<C, T> for NonZero<'_, C, T> {
+    type Row<'b>
+        = NonZeroRow<'b, C, T>
+    where
+        Self: 'b;
+
     #[inline(always)]
     fn push(&mut self, sample: usize, change: C, mel: T) {
         let Elements { counts, mels, changes } = &mut self.elements;
@@ -207,18 +245,30 @@ impl<C: Copy, T: MatrixElement> Sink<C, T> for NonZero<'_, C, T> {
     }
 
     #[inline(always)]
-    fn extend_row(&mut self, sample: usize, elements: impl Iterator<Item = (C, T)>) {
+    fn row(&mut self, sample: usize) -> NonZeroRow<'_, C, T> {
         let Elements { counts, mels, changes } = &mut self.elements;
         let row = sample * self.room..(sample + 1) * self.room;
-        let (mels, changes) = (&mut mels[row.clone()], &mut changes[row]);
-        let mut count = 0;
-        elements.for_each(|(change, mel)| {
-            if let (Some(to), Some(changed)) = (mels.get_mut(count), changes.get_mut(count)) {
-                (*to, *changed) = (mel, change);
-            }
-            count += usize::from(mel != T::default());
-        });
-        counts[sample] = count as u32;
+        NonZeroRow(ActiveRow {
+            of_sample: &mut counts[sample],
+            count: 0,
+            mels: &mut mels[row.clone()],
+            changes: &mut changes[row],
+        })
+    }
+}
+
+/// The room for the elements of one sample that are not zero.
+struct NonZeroRow<'a, C, T>(ActiveRow<'a, C, T>);
+
+impl<C: Copy, T: MatrixElement> SinkRow<C, T> for NonZeroRow<'_, C, T> {
+    #[inline(always)]
+    fn push(&mut self, active: bool, change: C, mel: T) {
+        self.0.push(active & (mel != T::default()), change, mel);
+    }
+
+    #[inline(always)]
+    fn end(self) {
+        self.0.end();
     }
 }
 
@@ -226,6 +276,11 @@ impl<C: Copy, T: MatrixElement> Sink<C, T> for NonZero<'_, C, T> {
 struct Count<'a>(&'a mut [i32]);
 
 impl<C: Copy, T: MatrixElement> Sink<C, T> for Count<'_> {
+    type Row<'b>
+        = CountRow<'b>
+    where
+        Self: 'b;
+
     #[inline(always)]
     fn push(&mut self, sample: usize, _: C, mel: T) {
         self.0[sample] += i32::from(mel != T::default());
@@ -237,8 +292,26 @@ impl<C: Copy, T: MatrixElement> Sink<C, T> for Count<'_> {
     }
 
     #[inline(always)]
-    fn extend_row(&mut self, sample: usize, elements: impl Iterator<Item = (C, T)>) {
-        self.0[sample] = elements.map(|(_, mel)| i32::from(mel != T::default())).sum();
+    fn row(&mut self, sample: usize) -> CountRow<'_> {
+        CountRow { of_sample: &mut self.0[sample], count: 0 }
+    }
+}
+
+/// The count of one sample.
+struct CountRow<'a> {
+    of_sample: &'a mut i32,
+    count: i32,
+}
+
+impl<C, T: MatrixElement> SinkRow<C, T> for CountRow<'_> {
+    #[inline(always)]
+    fn push(&mut self, active: bool, _: C, mel: T) {
+        self.count += i32::from(active & (mel != T::default()));
+    }
+
+    #[inline(always)]
+    fn end(self) {
+        *self.of_sample = self.count;
     }
 }
 
@@ -320,7 +393,14 @@ mod tests {
             for (sample, elements) in self.0[..samples].iter().enumerate() {
                 match self.1 {
                     By::One => elements.iter().map(element).for_each(|(change, mel)| sink.push(sample, change, mel)),
-                    By::Row => sink.extend_row(sample, elements.iter().map(element)),
+                    By::Row => {
+                        let mut row = sink.row(sample);
+                        for (change, mel) in elements.iter().map(element) {
+                            row.push(false, 9, T::default());
+                            row.push(true, change, mel);
+                        }
+                        row.end();
+                    }
                     By::Two => {
                         let (pairs, rest) = elements.as_chunks::<2>();
                         for pair in pairs {

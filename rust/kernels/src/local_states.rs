@@ -58,6 +58,8 @@ pub struct Sites {
     kinds: Vec<StateRange>,
     /// The kind of each site.
     kind: Vec<u32>,
+    /// Where the values of each kind begin, if those of all kinds follow each other.
+    first_values: Vec<u32>,
 }
 
 impl Sites {
@@ -84,7 +86,13 @@ impl Sites {
             })?;
             kind.iter().map(|&kind| kind as u32).collect()
         };
-        Ok(Self { kinds, kind })
+        let mut first_values = Vec::with_capacity(count);
+        let mut values = 0;
+        for states in &kinds {
+            first_values.push(values);
+            values += states.size as u32;
+        }
+        Ok(Self { kinds, kind, first_values })
     }
 
     /// How many sites there are.
@@ -104,6 +112,11 @@ impl Sites {
     pub fn states(&self, site: usize) -> StateRange {
         self.kinds[self.kind[site] as usize]
     }
+
+    /// Where the values of a site begin in [`LocalStates::values`].
+    pub(crate) fn first_value(&self, site: usize) -> u32 {
+        self.first_values[self.kind[site] as usize]
+    }
 }
 
 /// The local states of the sites in the dtype of the samples.
@@ -114,6 +127,8 @@ pub struct LocalStates<'a, S> {
     values: Vec<S>,
     /// Where in `values` the kind of each site begins.
     offsets: Vec<u32>,
+    /// How many local indices there are to a unit of the values, of each site.
+    inverse_steps: Vec<f64>,
     /// The first and the second value of each site, if all sites have two.
     pair: Option<[Vec<S>; 2]>,
 }
@@ -131,9 +146,7 @@ impl<'a, S: Sample> LocalStates<'a, S> {
     /// The values of `sites` as samples hold them. An error if `S` can't hold them, or if two of a site are equal.
     pub fn new(sites: &'a Sites) -> Result<Self, Error> {
         let mut values = Vec::new();
-        let mut kind_offsets = Vec::with_capacity(sites.kinds.len());
         for &states in &sites.kinds {
-            kind_offsets.push(values.len() as u32);
             let first = values.len();
             for index in 0..states.size {
                 values.push(S::from_exact(states.value(index)).ok_or(Error::LocalStates { states })?);
@@ -142,11 +155,12 @@ impl<'a, S: Sample> LocalStates<'a, S> {
                 return Err(Error::LocalStates { states });
             }
         }
-        let offsets: Vec<u32> = sites.kind.iter().map(|&kind| kind_offsets[kind as usize]).collect();
+        let offsets: Vec<u32> = (0..sites.len()).map(|site| sites.first_value(site)).collect();
         let are_pairs = (0..sites.len()).all(|site| sites.states(site).size == 2);
         let nth = |n| offsets.iter().map(|&offset| values[offset as usize + n]).collect();
         let pair = are_pairs.then(|| [nth(0), nth(1)]);
-        Ok(Self { sites, values, offsets, pair })
+        let inverse_steps = (0..sites.len()).map(|site| sites.states(site).step.recip()).collect();
+        Ok(Self { sites, values, offsets, inverse_steps, pair })
     }
 
     /// The configuration of all first local states.
@@ -156,6 +170,11 @@ impl<'a, S: Sample> LocalStates<'a, S> {
             values: self.offsets.iter().map(|&offset| self.values[offset as usize]).collect(),
             flipped: self.pair.as_ref().map_or(Vec::new(), |[_, second]| second.clone()),
         }
+    }
+
+    /// The values of all kinds of sites, one after the other.
+    pub(crate) fn values(&self) -> &[S] {
+        &self.values
     }
 
     /// The value of a site's local state.
@@ -181,10 +200,10 @@ impl<'a, S: Sample> LocalStates<'a, S> {
         } else {
             let mut valid = true;
             for (site, (index, &value)) in indices.iter_mut().zip(values).enumerate() {
-                let states = self.sites.states(site);
+                let StateRange { start, size, .. } = self.sites.states(site);
                 // A conversion of floats to integers saturates, and NaN becomes 0.
-                let nearest = ((value.to_f64() - states.start) / states.step + 0.5) as usize;
-                *index = nearest.min(states.size - 1) as LocalIndex;
+                let nearest = ((value.to_f64() - start) * self.inverse_steps[site] + 0.5) as usize;
+                *index = nearest.min(size - 1) as LocalIndex;
                 valid &= self.value(site, *index) == value;
             }
             valid

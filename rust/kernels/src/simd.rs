@@ -21,12 +21,12 @@ pub(crate) fn vectorized<R>(work: impl FnOnce() -> R) -> R {
 /// Copies a row. Short rows are copied by vector code in place, which is faster than to call the system's function.
 #[inline(always)]
 pub(crate) fn copy<S: Copy>(from: &[S], to: &mut [S]) {
-    // As many values as make 64 bytes, a number that the compiler knows, or else 16 bytes.
+    // As many values as make 64 bytes, a number that the compiler knows, or else 32 or 16 bytes.
     let copied = match size_of::<S>() {
-        1 => copy_parts::<S, 64>(from, to) || copy_parts::<S, 16>(from, to),
-        2 => copy_parts::<S, 32>(from, to) || copy_parts::<S, 8>(from, to),
-        4 => copy_parts::<S, 16>(from, to) || copy_parts::<S, 4>(from, to),
-        8 => copy_parts::<S, 8>(from, to) || copy_parts::<S, 2>(from, to),
+        1 => copy_parts::<S, 64>(from, to) || copy_parts::<S, 32>(from, to) || copy_parts::<S, 16>(from, to),
+        2 => copy_parts::<S, 32>(from, to) || copy_parts::<S, 16>(from, to) || copy_parts::<S, 8>(from, to),
+        4 => copy_parts::<S, 16>(from, to) || copy_parts::<S, 8>(from, to) || copy_parts::<S, 4>(from, to),
+        8 => copy_parts::<S, 8>(from, to) || copy_parts::<S, 4>(from, to) || copy_parts::<S, 2>(from, to),
         _ => false,
     };
     if !copied {

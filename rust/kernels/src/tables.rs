@@ -6,12 +6,11 @@
 
 use crate::Error;
 use crate::element::{MatrixElement, Sample};
-use crate::elements::{Form, Sink};
+use crate::elements::{Form, Sink, SinkRow};
 use crate::error::{check, check_offsets};
 use crate::local_states::{Configuration, LocalIndex, LocalStates, Sites};
 use crate::simd::{copy, vectorized};
 use std::collections::HashMap;
-use std::ops::Range;
 
 /// The tables of [`Tables`].
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +40,8 @@ pub struct Tables<'a> {
     off_diagonal: Vec<u32>,
     /// The rows of all matrices.
     rows: Vec<Row>,
+    /// The most entries off the diagonal of a row, if those are few and not of all rows as many; else 0.
+    few: usize,
     /// The digits of all terms.
     digits: Vec<Digit>,
     /// The local indices of all columns: those of a term have as many for each column as the term has digits.
@@ -61,6 +62,10 @@ struct Term {
     local_indices: usize,
 }
 
+/// Of rows with at most so many entries off the diagonal, that many places are visited, whether they are entries of the
+/// row or not: it takes less time than a branch that can't be predicted.
+const FEW: usize = 4;
+
 /// The entries of a row of a matrix.
 #[derive(Debug, Clone, Copy)]
 struct Row {
@@ -70,18 +75,14 @@ struct Row {
     others: [u32; 2],
 }
 
-impl Row {
-    fn others(self) -> Range<usize> {
-        self.others[0] as usize..self.others[1] as usize
-    }
-}
-
 /// A site as a digit of a row's or a column's number.
 #[derive(Debug, Clone, Copy)]
 struct Digit {
     site: u32,
     /// The number of local states of the site, 2 at least: a site with one needs no digit.
     size: u32,
+    /// Where in the values of all kinds of sites the ones of this site begin.
+    values: u32,
 }
 
 /// An entry of the matrix of a term; of no term, if the configuration is the sample itself.
@@ -137,7 +138,7 @@ impl<'a> Tables<'a> {
                 let size = sites.states(site).size;
                 dim = dim.and_then(|dim| dim.checked_mul(size));
                 if size > 1 {
-                    digits.push(Digit { site: site as u32, size: size as u32 });
+                    digits.push(Digit { site: site as u32, size: size as u32, values: sites.first_value(site) });
                 }
             }
             let height = (first_row[matrix + 1] - first_row[matrix]) as usize;
@@ -163,7 +164,10 @@ impl<'a> Tables<'a> {
                 first_row.windows(2).map(|row| rows[row[0] as usize..row[1] as usize].iter().any(has)).collect();
             (0..).zip(table).filter(|&(_, &matrix)| any[matrix as usize]).map(|(term, _)| term).collect()
         };
-        let (on_diagonal, off_diagonal) = (with(|row| row.on_diagonal.is_some()), with(|row| !row.others().is_empty()));
+        let (on_diagonal, off_diagonal) =
+            (with(|row| row.on_diagonal.is_some()), with(|row| row.others[0] < row.others[1]));
+        let others = || rows.iter().map(|row| (row.others[1] - row.others[0]) as usize);
+        let few = others().max().filter(|&most| most <= FEW && others().any(|count| count < most)).unwrap_or_default();
         let sites = sites.len();
         Ok(Self {
             columns,
@@ -171,6 +175,7 @@ impl<'a> Tables<'a> {
             on_diagonal,
             off_diagonal,
             rows,
+            few,
             digits,
             local_indices,
             sites,
@@ -184,12 +189,11 @@ impl<'a> Tables<'a> {
         &self.digits[term.digits[0] as usize..term.digits[1] as usize]
     }
 
-    /// Which row of its matrix a term has.
+    /// Which one of all rows a term has.
     #[inline(always)]
-    fn row(&self, term: Term, indices: &[LocalIndex]) -> Row {
+    fn row(&self, term: Term, indices: &[LocalIndex]) -> u32 {
         let digits = self.digits(term).iter();
-        let row = digits.fold(0, |row, digit| row * digit.size + u32::from(indices[digit.site as usize]));
-        self.rows[(term.row + row) as usize]
+        term.row + digits.fold(0, |row, digit| row * digit.size + u32::from(indices[digit.site as usize]))
     }
 
     /// As [`Form::for_each_active`].
@@ -202,24 +206,31 @@ impl<'a> Tables<'a> {
         off_diagonal_only: bool,
         sink: &mut impl Sink<Entry, T>,
     ) {
-        let mut rows = vec![Row { on_diagonal: None, others: [0; 2] }; self.terms.len()];
+        // A number for each row, which spares a branch that can't be predicted.
+        let on_diagonal: Vec<T> =
+            self.rows.iter().map(|row| row.on_diagonal.map_or(T::default(), |entry| values[entry as usize])).collect();
+        let mut rows = vec![0; self.terms.len()];
         for sample in 0..samples {
             let indices = &indices[sample * self.sites..][..self.sites];
             for (row, &term) in rows.iter_mut().zip(&self.terms) {
                 *row = self.row(term, indices);
             }
-            let on_diagonal = (self.diagonal && !off_diagonal_only).then(|| {
-                let entries = self.on_diagonal.iter().filter_map(|&term| rows[term as usize].on_diagonal);
-                (Entry::default(), entries.fold(T::default(), |sum, entry| sum.plus(values[entry as usize])))
-            });
-            let others = self.off_diagonal.iter().flat_map(|&term| {
-                let entries = rows[term as usize].others();
-                self.columns[entries.clone()]
-                    .iter()
-                    .zip(&values[entries])
-                    .map(move |(&column, &value)| (Entry { term, column: column as u32 }, value))
-            });
-            sink.extend_row(sample, on_diagonal.into_iter().chain(others));
+            let mut to = sink.row(sample);
+            if self.diagonal && !off_diagonal_only {
+                let terms = self.on_diagonal.iter();
+                let sum = terms.fold(T::default(), |sum, &term| sum.plus(on_diagonal[rows[term as usize] as usize]));
+                to.push(true, Entry::default(), sum);
+            }
+            for &term in &self.off_diagonal {
+                let [start, end] = self.rows[rows[term as usize] as usize].others;
+                let (start, end) = (start as usize, end as usize);
+                let visited = start..if self.few == 0 { end } else { (start + self.few).min(values.len()) };
+                let entries = self.columns[visited.clone()].iter().zip(&values[visited]);
+                for (place, (&column, &value)) in entries.enumerate() {
+                    to.push(start + place < end, Entry { term, column: column as u32 }, value);
+                }
+            }
+            to.end();
         }
     }
 }
@@ -267,8 +278,8 @@ fn rows_of_matrices(tables: &MatrixTables, diagonal: bool) -> Result<(Vec<Row>, 
             most = most.max(others.len());
             let (start, end) = (range[0] as u32, range[1] as u32);
             all.push(Row {
-                on_diagonal: has_diagonal.then_some(start),
                 others: [start + u32::from(has_diagonal), end],
+                on_diagonal: has_diagonal.then_some(start),
             });
         }
         longest.push(most);
@@ -312,7 +323,7 @@ impl Form for Tables<'_> {
         let digits = self.digits(term);
         let indices = &self.local_indices[term.local_indices + entry.column as usize * digits.len()..];
         for (digit, &index) in digits.iter().zip(indices) {
-            row[digit.site as usize] = states.value(digit.site as usize, index);
+            row[digit.site as usize] = states.values()[digit.values as usize + usize::from(index)];
         }
     }
 }
