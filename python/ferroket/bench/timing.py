@@ -7,34 +7,35 @@ from typing import Any
 
 
 def paired(
-    contenders: Mapping[str, Callable[[], Any]], *, rounds: int = 9, warmup: int = 2, at_least: float = 0.02
+    contenders: Mapping[str, Callable[[], Any]], *, rounds: int = 9, warmup: int = 4, at_least: float = 0.1
 ) -> dict[str, float]:
     """Times functions in turns.
 
+    A function has its turn in one piece, and each call counts by itself: after the others' turn its caches are cold, and
+    a virtual machine takes long over the first touch of memory that was free for a second. The median leaves that out.
+
     Args:
         contenders: functions by name, that return when their work is done (not when it is queued).
-        rounds: how many times each is measured.
+        rounds: how many turns each has.
         warmup: calls of each before anything is counted, for compilation and caches.
-        at_least: seconds of one measurement; a faster function is called as often as that takes.
+        at_least: seconds of one turn; a faster function is called as often as that takes.
 
     Returns:
         The median time of a call, in seconds, by name.
     """
     repeats = {}
     for name, call in contenders.items():
-        for _ in range(warmup):
-            call()
-        repeats[name] = max(1, round(at_least / max(seconds(call), 1e-9)))
+        fastest = min(seconds(call) for _ in range(max(warmup, 1)))
+        repeats[name] = max(3, round(at_least / max(fastest, 1e-9)))
     measured: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, call in contenders.items():
-            measured[name].append(seconds(call, repeats[name]))
+            measured[name].extend(seconds(call) for _ in range(repeats[name]))
     return {name: statistics.median(times) for name, times in measured.items()}
 
 
-def seconds(call: Callable[[], Any], repeats: int = 1) -> float:
-    """The mean time of a call over `repeats` of them, in seconds."""
+def seconds(call: Callable[[], Any]) -> float:
+    """The time of a call, in seconds."""
     start = time.perf_counter()
-    for _ in range(repeats):
-        call()
-    return (time.perf_counter() - start) / repeats
+    call()
+    return time.perf_counter() - start
