@@ -11,8 +11,9 @@ def paired(
 ) -> dict[str, float]:
     """Times functions in turns.
 
-    A function has its turn in one piece, and each call counts by itself: after the others' turn its caches are cold, and
-    a virtual machine takes long over the first touch of memory that was free for a second. The median leaves that out.
+    A function has its turn in one piece, and each call counts by itself: after the turn of the others its caches are
+    cold, and a virtual machine takes long over the first touch of memory that was free for a second. The median leaves
+    that out.
 
     Args:
         contenders: functions by name, that return when their work is done (not when it is queued).
