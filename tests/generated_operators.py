@@ -26,12 +26,16 @@ SAMPLES = 6
 
 
 def checks(max_examples: int) -> settings:
-    """So many examples, or with ``FERROKET_TEST_CASES=fewer`` a tenth; there is no deadline, since XLA compiles."""
+    """So many examples, the same ones each time; there is no deadline, since XLA compiles.
+
+    With ``FERROKET_TEST_CASES=fewer`` it is a tenth, and with ``FERROKET_TEST_CASES=random`` they are others each time.
+    """
     if os.environ.get("FERROKET_TEST_CASES") == "fewer":
         max_examples = -(-max_examples // 10)
     return settings(
         max_examples=max_examples,
         deadline=None,
+        derandomize=os.environ.get("FERROKET_TEST_CASES") != "random",
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )
 

@@ -3,14 +3,18 @@
 What is compared are sets: for each sample the configurations and their elements, whatever the order.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
+import netket as nk
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from comparing import assert_rows, flattened_rows, on_a_gpu, rows, tolerance
+from ferroket.operator import netkets
 from ferroket.operator.compiled import Tables
 from generated_operators import FAMILIES, OPERATORS_IN_A_GROUP, WITHOUT_NUMBA, Generated, checks, groups
 
@@ -164,6 +168,8 @@ def test_netkets_in_jax(family):
         assert_rows(rows(*operator.get_conn_padded(x)), by_twin(generated, x), tolerance(operator.dtype))
         if family.startswith("Particle"):
             assume(netket_can_write(generated))
+        if family.startswith("ParticleNumberAndSpin") and netket_mixes_up_spins():
+            return
         if family == "PauliStrings":
             assume(generated.arguments[0])  # NetKet 3.20 can't be without a string
         theirs = generated.build("jax")
@@ -185,6 +191,15 @@ def netket_can_write(generated: Generated) -> bool:
         len(set(term)) == len(term) and sorted(term, key=lambda factor: -factor[1]) == list(term) for term in terms
     )
     return ordered and any(terms) and len(set(map(frozenset, terms))) == len(terms)
+
+
+@functools.cache
+def netket_mixes_up_spins() -> bool:
+    """Whether NetKet's operators that conserve both spins are wrong for terms with both, as those of 3.20 are."""
+    hilbert = nk.hilbert.SpinOrbitalFermions(2, s=1 / 2, n_fermions_per_spin=(1, 1))
+    exchange = nk.operator.FermionOperator2ndJax(hilbert, [((2, 1), (1, 1), (0, 0), (3, 0))])
+    conserving = netkets.ParticleNumberAndSpinConserving.from_fermionoperator2nd(exchange)
+    return not np.array_equal(conserving.to_dense(), exchange.to_dense())
 
 
 @families

@@ -267,7 +267,7 @@ def _most_by_particles(terms: TermList, group: np.ndarray, conserved: Sequence[S
 
     A term wants particles on some sites, A, and holes on others, B. With n particles, at most C(n, m) sets A of m sites
     are full, so at most the groups of the C(n, m) sets that are wanted by most of them are active; likewise for holes,
-    and for pairs of A and B.
+    and for pairs of A and B. The terms are counted by the numbers of particles and of holes, and by either alone.
     """
     bits = site_bits(terms.n_sites)
     members = np.stack([words_of(np.array([sector.sites]), bits)[0] for sector in conserved])
@@ -281,26 +281,33 @@ def _most_by_particles(terms: TermList, group: np.ndarray, conserved: Sequence[S
     minimal = _minimal(group, wanted, avoided)
     group, wanted, avoided = group[minimal], wanted[minimal], avoided[minimal]
 
-    particles = np.stack([popcount(wanted & member) for member in members], axis=1)
-    holes = np.stack([popcount(avoided & member) for member in members], axis=1)
-    signature = np.concatenate([particles, holes], axis=1).astype(np.uint32)
-    total = 0
-    for same in equal_rows(signature):
-        places = math.prod(
-            math.comb(sector.total, int(m)) for sector, m in zip(conserved, particles[same[0]], strict=True)
-        )
-        gaps = math.prod(
-            math.comb(len(sector.sites) - sector.total, int(m))
-            for sector, m in zip(conserved, holes[same[0]], strict=True)
-        )
+    particles = np.stack([popcount(wanted & member) for member in members], axis=1).astype(np.uint32)
+    holes = np.stack([popcount(avoided & member) for member in members], axis=1).astype(np.uint32)
+    n_particles = [sector.total for sector in conserved]
+    n_holes = [len(sector.sites) - sector.total for sector in conserved]
+
+    def by_particles(same: np.ndarray) -> int:
+        return _largest(wanted[same], group[same], _choices(n_particles, particles[same[0]]))
+
+    def by_holes(same: np.ndarray) -> int:
+        return _largest(avoided[same], group[same], _choices(n_holes, holes[same[0]]))
+
+    def by_both(same: np.ndarray) -> int:
+        choices = _choices(n_particles, particles[same[0]]) * _choices(n_holes, holes[same[0]])
         pairs = np.concatenate([wanted[same], avoided[same]], axis=1)
-        total += min(
-            np.unique(group[same]).size,
-            _largest(wanted[same], group[same], places),
-            _largest(avoided[same], group[same], gaps),
-            _largest(pairs, group[same], places * gaps),
-        )
-    return total
+        at_most = _largest(pairs, group[same], choices)
+        return min(np.unique(group[same]).size, by_particles(same), by_holes(same), at_most)
+
+    return min(
+        sum(map(by_particles, equal_rows(particles))),
+        sum(map(by_holes, equal_rows(holes))),
+        sum(map(by_both, equal_rows(np.concatenate([particles, holes], axis=1)))),
+    )
+
+
+def _choices(numbers: Sequence[int], chosen: np.ndarray) -> int:
+    """In how many ways one can choose so many out of so many, in each sector."""
+    return math.prod(math.comb(number, int(m)) for number, m in zip(numbers, chosen, strict=True))
 
 
 def _largest(sets: np.ndarray, group: np.ndarray, n: int) -> int:
