@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 
 import ferroket as fk
+import twins
 from comparing import assert_rows, rows
 from example_operators import CHAIN, FERMIONS, NETKET, SHIFT, SINGLETS, SPIN_ONE, SPINS
 from ferroket.operator import netkets
+from generated_operators import local_states
 
 op = fk.operator
 QUBIT = nk.hilbert.Qubit(1)
+PAIRS_OF_ELECTRONS = nk.hilbert.SpinOrbitalFermions(3, s=1 / 2, n_fermions_per_spin=(2, 2))
 SQUARE = nk.graph.Grid((8, 8))
 SUM, PRODUCT = NETKET.SumOperator, NETKET.ProductOperator
 
@@ -197,6 +200,14 @@ def test_embedding(inner, others):
     assert type(getattr(result, "operator", result)).__module__.startswith("ferroket.")
 
 
+@pytest.mark.parametrize("hilbert", [SPINS, SINGLETS, SPIN_ONE, PAIRS_OF_ELECTRONS], ids=str)
+def test_spin_flips(hilbert):
+    """Also where NetKet has none."""
+    twin = twins.SpinFlip(local_states(hilbert), fermions=hilbert is PAIRS_OF_ELECTRONS)
+    expected = twin.matrix(np.asarray(hilbert.all_states()))
+    np.testing.assert_array_equal(dense(op.SpinFlipOperator(hilbert)), expected)
+
+
 # How many elements there are
 
 
@@ -206,6 +217,13 @@ def test_fermi_hubbard_on_a_square_lattice():
     # 28 fermions of a spin hop to 4 neighbours each, and there is the diagonal.
     assert operator.max_conn_size == 225
     assert op.FermionOperator2nd.from_netket(operator).max_conn_size == 225
+
+
+def test_fermions_that_are_wanted_in_different_places():
+    """With one fermion of each spin only one of the terms is active, though one wants more holes than the other."""
+    hilbert = nk.hilbert.SpinOrbitalFermions(3, s=1 / 2, n_fermions_per_spin=(1, 1))
+    terms = [((3, 1), (1, 1), (4, 0), (0, 0)), ((0, 1), (5, 1), (2, 0), (5, 0))]
+    assert op.FermionOperator2nd(hilbert, terms).max_conn_size == 1
 
 
 @pytest.mark.parametrize("n_sites", [4, 40])

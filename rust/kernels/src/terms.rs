@@ -397,7 +397,7 @@ fn check_sites(name: &str, table: &[u32], words: usize, sites: usize) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Element, Mistake, Operator, SPIN, boson, compare, damage, odd_number, random_samples};
+    use crate::testing::{Element, Mistake, Operator, SPIN, boson, check_mistakes, compare, damage, odd_number, random_samples};
     use proptest::collection::vec;
     use proptest::prelude::*;
     use rand::rngs::StdRng;
@@ -624,12 +624,7 @@ mod tests {
 
     #[test]
     fn wrong_tables() {
-        let message = |change: fn(&mut Owned)| {
-            let mut terms = example();
-            change(&mut terms);
-            terms.form().err().expect("wrong tables").to_string()
-        };
-        let cases: [Mistake<Owned>; 17] = [
+        let mistakes: &[Mistake<Owned>] = &[
             (
                 |terms| terms.sites = two_and_three_states(),
                 "site 1 has 3 local states, but terms are for sites with two",
@@ -651,8 +646,6 @@ mod tests {
             (|terms| terms.diagonal = false, "group 0 flips no site, but only group 0 may, if `diagonal` says so"),
             (|terms| terms.flip[0] = 1, "group 0 flips sites, but is that of the diagonal"),
         ];
-        for (change, expected) in cases {
-            assert_eq!(message(change), format!("the operator's tables are wrong: {expected}"));
-        }
+        check_mistakes(example, mistakes);
     }
 }

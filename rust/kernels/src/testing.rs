@@ -67,6 +67,16 @@ pub(crate) fn odd_number(rng: &mut StdRng) -> i32 {
 /// A change that makes an operator wrong, and what the error says.
 pub(crate) type Mistake<O> = (fn(&mut O), &'static str);
 
+/// Checks that each mistake in an operator that is right otherwise is an error, and what it says.
+pub(crate) fn check_mistakes<O: Operator>(right: impl Fn() -> O, mistakes: &[Mistake<O>]) {
+    for (change, expected) in mistakes {
+        let mut operator = right();
+        change(&mut operator);
+        let message = operator.form().err().expect("wrong tables").to_string();
+        assert_eq!(message, format!("the operator's tables are wrong: {expected}"));
+    }
+}
+
 /// Compares what all sweeps give with the definition, for several number types. An error if the tables are wrong.
 pub(crate) fn compare<O: Operator>(operator: &O, samples: &[Vec<LocalIndex>]) -> Result<(), Error> {
     compare_as::<f64, i8, O>(operator, samples, |value| value.wrapping_mul(60))?; // sums wrap around

@@ -18,6 +18,7 @@ const MIN_ELEMENTS: usize = 1 << 12;
 pub(super) fn block_len<F: Form>(form: &F, elements: usize, bytes: usize) -> usize {
     let sample = form.sites() * size_of::<LocalIndex>() + elements * (size_of::<F::Change>() + bytes);
     let len = (SCRATCH / sample.max(1)).max(F::GRAIN);
+    // A part of those that are evaluated together would take as long as all of them.
     if len > F::LANES { len - len % F::LANES } else { len }
 }
 
