@@ -333,7 +333,8 @@ mod tests {
     use super::*;
     use crate::local_states::StateRange;
     use crate::testing::{
-        Element, Mistake, Operator, SPIN, boson, check_mistakes, compare, compare_as, damage, odd_number, random_samples,
+        Element, Mistake, Operator, SPIN, boson, check_mistakes, compare, compare_as, damage, odd_number,
+        random_samples,
     };
     use proptest::collection::vec;
     use proptest::prelude::*;

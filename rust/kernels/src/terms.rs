@@ -397,7 +397,9 @@ fn check_sites(name: &str, table: &[u32], words: usize, sites: usize) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Element, Mistake, Operator, SPIN, boson, check_mistakes, compare, damage, odd_number, random_samples};
+    use crate::testing::{
+        Element, Mistake, Operator, SPIN, boson, check_mistakes, compare, damage, odd_number, random_samples,
+    };
     use proptest::collection::vec;
     use proptest::prelude::*;
     use rand::rngs::StdRng;
