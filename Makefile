@@ -21,8 +21,7 @@ endif
 # For `make soak`: the number of jobs.
 JOBS ?= 200
 PYTEST_ARGS ?=
-# Tests of one process, two files at a time: most of their time is XLA's compilation, on one core. Those that start
-# mpirun bind to the cores, and go one after the other.
+# Two files of tests at a time: much of their time is XLA's compilation, on one core, or waiting for a job's ranks.
 IN_PARALLEL ?= --numprocesses 2 --dist loadfile
 BENCH ?= operators collectives binding
 # For `make test-wheel`: a wheel that is there already, to be tested in place of this machine's own.
@@ -101,7 +100,7 @@ test-python: $(VENV)/.package $(VENV)/.tools ## The Python tests of one process
 .PHONY: test-mpi
 test-mpi: $(VENV)/.package $(VENV)/.tools mpis ## The Python tests that start mpirun (MPIS="mpich openmpi")
 	@echo "== test-mpi"
-	FERROKET_TEST_MPIS="$(call mpi_list,$(MPIS),$(VENV))" $(BIN)/python -m pytest -m mpi $(PYTEST_ARGS)
+	FERROKET_TEST_MPIS="$(call mpi_list,$(MPIS),$(VENV))" $(BIN)/python -m pytest -m mpi $(IN_PARALLEL) $(PYTEST_ARGS)
 
 .PHONY: soak
 soak: $(VENV)/.package $(VENV)/.tools mpis ## Short jobs on all MPIs, two at a time (JOBS=200)
@@ -117,7 +116,7 @@ test-lowest: $(LOWEST)/.package ## The tests that depend on JAX and NetKet, on t
 	@echo "== test-lowest"
 	FERROKET_TEST_CASES=fewer $(LOWEST)/bin/python -m pytest -m "not mpi" $(IN_PARALLEL) $(PYTEST_ARGS)
 	FERROKET_TEST_MPIS="$(call mpi_list,mpich,$(LOWEST))" \
-	  $(LOWEST)/bin/python -m pytest -m mpi $(LOWEST_MPI_TESTS) $(PYTEST_ARGS)
+	  $(LOWEST)/bin/python -m pytest -m mpi $(IN_PARALLEL) $(LOWEST_MPI_TESTS) $(PYTEST_ARGS)
 
 .PHONY: test-wheel
 test-wheel: $(CLEAN)/.wheel ## The wheel in a clean environment: without any MPI, and on two ranks of MPICH
