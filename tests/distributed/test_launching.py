@@ -301,7 +301,7 @@ def test_if_it_is_killed_itself_all_ends(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("kind", ALL_KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("end", "code"), [("sys.exit(3)", 3), ("raise ValueError('the reason')", 1), ("import os; os.abort()", 134)]
 )
