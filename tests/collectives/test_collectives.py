@@ -1,11 +1,10 @@
 """JAX's collectives against numpy, on every MPI: the matrix of dtypes, sizes and meshes, and random programs."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-from mpi import MPIS, PREFIXES, run_ranks
+from mpi import FULL, MPIS, PREFIXES, run_ranks
 
 pytestmark = pytest.mark.mpi
 
@@ -14,15 +13,15 @@ WORKING = 14 * 8 - 5  # dtypes and collectives, less what XLA refuses; each over
 # Thousands of small kernels are compiled. What MPI does doesn't depend on how.
 FAST_COMPILATION = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 PROGRAMS = 25  # others on each MPI
-# One MPI gets all sizes, one of each other family two, the rest one and no random programs. Everything on every MPI
-# takes a quarter of an hour.
-FULL = bool(os.environ.get("FERROKET_TEST_FULL"))
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mpi", MPIS)
 def test_matrix(mpi: str) -> None:
-    """Tells, too, that a launcher gets the library that belongs to it: none is named but that of the standard ABI."""
+    """Tells, too, that a launcher gets the library that belongs to it: none is named but that of the standard ABI.
+
+    One MPI gets all sizes, one of each other family two, and the rest one.
+    """
     sizes, comparisons = ["1", "7", "1024"], 3 * 4 * WORKING
     if FULL:
         sizes, comparisons = [*sizes, "4194304", "--all"], comparisons + 4 * WORKING

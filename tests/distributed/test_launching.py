@@ -20,7 +20,7 @@ import pytest
 
 from ferroket.distributed import library
 from ferroket.distributed.launching import launchers
-from mpi import MPIS, PREFIXES, SUM, Finished, environment, mpirun, processes
+from mpi import FULL, MPIS, PREFIXES, SUM, Finished, environment, mpirun, processes
 
 # The sum of the ranks, in a script that knows nothing of Ferroket.
 PSUM = (
@@ -301,7 +301,7 @@ def test_if_it_is_killed_itself_all_ends(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL_KINDS if FULL else KINDS)
 @pytest.mark.parametrize(
     ("end", "code"), [("sys.exit(3)", 3), ("raise ValueError('the reason')", 1), ("import os; os.abort()", 134)]
 )

@@ -82,11 +82,12 @@ def test_compact_elements_under_jit(example):
 
 @examples
 def test_max_conn_size_is_reached(example):
-    """Some sample has as many elements: the padding is no longer than it must be."""
+    """Some sample has as many elements: the padding is no longer than it must be, and NetKet's no shorter."""
     operator = example.ours()
     largest = int(np.max(np.asarray(operator.n_conn(example.basis))))
     # A diagonal is always there, also where its element is zero.
     assert largest <= operator.max_conn_size <= max(largest + operator._form.diagonal, 1)
+    assert operator.max_conn_size <= max(example.theirs.max_conn_size if not example.by_accelerate else 99, 1)
 
 
 # Matrices
