@@ -95,17 +95,23 @@ for _primitive, _static in ((compact_elements_p, (*_STATIC, "capacity")), (count
 # Types
 
 
-def _compact_types(x: Any, *tables: Any, family: Family, capacity: int, **_: Any) -> list[Any]:
+def on_one_device(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """The type of a result that is about all samples of a device.
+
+    Raises:
+        ValueError: If the samples are sharded.
+    """
     if any(axes is not None for axes in x.sharding.spec):
         raise ValueError(_SHARDED)
+    sharding = NamedSharding(x.sharding.mesh, PartitionSpec(*(None,) * len(shape)))
+    return x.update(shape=shape, dtype=dtype, sharding=sharding, weak_type=False)
 
-    def result(shape: tuple[int, ...], dtype: Any) -> Any:
-        sharding = NamedSharding(x.sharding.mesh, PartitionSpec(*(None,) * len(shape)))
-        return x.update(shape=shape, dtype=dtype, sharding=sharding, weak_type=False)
 
+def _compact_types(x: Any, *tables: Any, family: Family, capacity: int, **_: Any) -> list[Any]:
     int32 = np.dtype(np.int32)
-    mels = result((capacity,), family.result_dtype(tables))
-    return [result((capacity, x.shape[-1]), x.dtype), mels, result((capacity,), int32), result((2,), int32)]
+    mels = on_one_device(x, (capacity,), family.result_dtype(tables))
+    sample, cursor = on_one_device(x, (capacity,), int32), on_one_device(x, (2,), int32)
+    return [on_one_device(x, (capacity, x.shape[-1]), x.dtype), mels, sample, cursor]
 
 
 def _count_types(x: Any, *_: Any, **__: Any) -> list[Any]:
@@ -179,7 +185,7 @@ def _compact_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any)
     results = compact_elements_p.bind(*primals, **params)
     tangents_out = [ad.Zero(jax.typeof(result).to_tangent_aval()) for result in results]
     x, *tables, cursor = primals
-    padded = {name: params[name] for name in ("family", "n_conn", "attributes")}
+    padded = {name: params[name] for name in ("family", "n_conn", "attributes")} | {"diagonal_only": False}
     mels_dot = matrix_element_tangents(x, tables, tangents[1:-1], **padded)
     if mels_dot is not None and x.shape[0]:
         (mels,) = connected_elements_p.bind(x, *tables, states=False, **padded)

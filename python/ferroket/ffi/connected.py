@@ -21,7 +21,13 @@ from ferroket.ffi.varying import align
 
 
 def connected_elements(
-    family: Family, x: jax.Array, *tables: jax.Array, n_conn: int, states: bool = True, **attributes: Attribute
+    family: Family,
+    x: jax.Array,
+    *tables: jax.Array,
+    n_conn: int,
+    states: bool = True,
+    diagonal_only: bool = False,
+    **attributes: Attribute,
 ) -> tuple[jax.Array, ...]:
     """The connected elements of the samples ``x``.
 
@@ -31,6 +37,7 @@ def connected_elements(
         tables: The operator's numbers.
         n_conn: K, the number of connected elements of each sample.
         states: Whether the configurations are wanted beside the matrix elements.
+        diagonal_only: Whether the first element alone is wanted, that on the diagonal. Then K is 1 in the results.
         attributes: Static numbers, and tuples of them, for the handler.
 
     Returns:
@@ -38,7 +45,12 @@ def connected_elements(
         ``xp`` has the dtype of ``x`` and ``mels`` that of the coefficients.
     """
     results: list[jax.Array] = connected_elements_p.bind(
-        *align([as_numbers(x), *tables]), family=family, n_conn=n_conn, states=states, attributes=static(attributes)
+        *align([as_numbers(x), *tables]),
+        family=family,
+        n_conn=n_conn,
+        states=states,
+        diagonal_only=diagonal_only,
+        attributes=static(attributes),
     )
     return (*(xp.astype(x.dtype) for xp in results[:-1]), results[-1])
 
@@ -59,9 +71,12 @@ connected_elements_p.def_impl(_compiled)
 # Types. Under explicit sharding the results are sharded as the samples are, along the batch.
 
 
-def _result_types(x: Any, *tables: Any, family: Family, n_conn: int, states: bool, **_: Any) -> list[Any]:
-    xp = [per_sample(x, (n_conn, x.shape[-1]), x.dtype)] if states else []
-    return [*xp, per_sample(x, (n_conn,), family.result_dtype(tables))]
+def _result_types(
+    x: Any, *tables: Any, family: Family, n_conn: int, states: bool, diagonal_only: bool, **_: Any
+) -> list[Any]:
+    room = 1 if diagonal_only else n_conn
+    xp = [per_sample(x, (room, x.shape[-1]), x.dtype)] if states else []
+    return [*xp, per_sample(x, (room,), family.result_dtype(tables))]
 
 
 connected_elements_p.def_abstract_eval(_result_types)
@@ -98,7 +113,7 @@ def _transpose(cotangents: Sequence[Any], x: Any, *tables: Any, family: Family, 
     cotangent = cotangents[-1]
     if isinstance(cotangent, ad.Zero):
         return [None, *(ad.Zero(t.aval) if ad.is_undefined_primal(t) else None for t in tables)]
-    static = {"n_conn": params["n_conn"], "states": False, **dict(params["attributes"])}
+    static = {name: params[name] for name in ("n_conn", "diagonal_only")} | {"states": False, **dict(params["attributes"])}
 
     def matrix_elements(*coefficients: jax.Array) -> jax.Array:
         # As constants of the program, tables would be mixed up by the XLA of jaxlib 0.7 and 0.8, if read twice.
@@ -128,14 +143,17 @@ batching.primitive_batchers[connected_elements_p] = batched(connected_elements_p
 # Platforms. The FFI call alone would make XLA gather its operands: it is partitioned along the batch.
 
 
-def _call(*args: jax.Array, family: Family, n_conn: int, states: bool, attributes: Attributes) -> list[jax.Array]:
+def _call(
+    *args: jax.Array, family: Family, n_conn: int, states: bool, diagonal_only: bool, attributes: Attributes
+) -> list[jax.Array]:
     """The call of the Rust handler on the samples of one device."""
     x, *tables = args
     *batch, sites = x.shape
-    xp = [jax.ShapeDtypeStruct((*batch, n_conn, sites), x.dtype)] if states else []
-    mels = jax.ShapeDtypeStruct((*batch, n_conn), family.result_dtype(tables))
+    room = 1 if diagonal_only else n_conn
+    xp = [jax.ShapeDtypeStruct((*batch, room, sites), x.dtype)] if states else []
+    mels = jax.ShapeDtypeStruct((*batch, room), family.result_dtype(tables))
     call = jax.ffi.ffi_call(family.handler(), [*xp, mels])
-    return list(call(x, *tables, states=states, **for_handler(attributes)))
+    return list(call(x, *tables, states=states, diagonal_only=diagonal_only, **for_handler(attributes)))
 
 
 @functools.lru_cache(maxsize=256)

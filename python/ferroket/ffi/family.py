@@ -37,7 +37,7 @@ class Family:
 
     Args:
         target: The name of the Rust handler. It takes the samples and the tables, the attributes and the boolean
-            attribute ``states``, and gives ``xp`` (if ``states``) and ``mels``. Those of the compact form and of
+            attributes ``states`` and ``diagonal_only``, and gives ``xp`` (if ``states``) and ``mels``. Those of the compact form and of
             the counts, where the family has them, end in ``_compact`` and ``_count``.
         elements: The matrix elements in pure JAX: ``elements(x, *tables, n_conn=K, **attributes)`` gives
             ``(mels, moves)``, of shape ``(..., K)`` and arrays of that shape which say how each sample moves.
@@ -73,10 +73,11 @@ class Family:
         return name
 
     def reference(
-        self, x: jax.Array, /, *tables: jax.Array, n_conn: int, states: bool, **attributes: Any
+        self, x: jax.Array, /, *tables: jax.Array, n_conn: int, states: bool, diagonal_only: bool, **attributes: Any
     ) -> tuple[jax.Array, ...]:
         """The connected elements in pure JAX: ``(xp, mels)``, or ``(mels,)`` without ``states``."""
-        mels, moves = self.elements(x, *tables, n_conn=n_conn, **attributes)
+        elements = self.elements(x, *tables, n_conn=n_conn, **attributes)
+        mels, moves = jax.tree.map(lambda padded: padded[..., :1], elements) if diagonal_only else elements
         return (self.configurations(x[..., None, :], moves, *tables, **attributes), mels) if states else (mels,)
 
     def result_dtype(self, tables: Sequence[Any]) -> Any:

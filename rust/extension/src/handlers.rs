@@ -12,12 +12,14 @@ mod dispatch;
 mod forms;
 mod ising;
 mod padded;
+mod rbm;
 
-const HANDLERS: [(&str, Handler); 7] = [
+const HANDLERS: [(&str, Handler); 8] = [
     ("ferroket_ising", ising::connected_elements),
     ("ferroket_terms", padded::terms),
     ("ferroket_terms_compact", compact::terms),
     ("ferroket_terms_count", count::terms),
+    ("ferroket_terms_rbm", rbm::local_values_of_rbm),
     ("ferroket_tables", padded::tables),
     ("ferroket_tables_compact", compact::tables),
     ("ferroket_tables_count", count::tables),

@@ -1,7 +1,7 @@
 //! The time of one thread for the steps of a sweep: `cargo bench -p ferroket-kernels [-- NAME...]`.
 
 use ferroket_kernels::element::Sample;
-use ferroket_kernels::elements::{Elements, Form, count_nonzero, write_configurations};
+use ferroket_kernels::elements::{Elements, Form, Part, count_nonzero, write_configurations};
 use ferroket_kernels::local_states::{LocalStates, Sites, StateRange};
 use ferroket_kernels::tables::{MatrixTables, Tables};
 use ferroket_kernels::terms::{TermTables, Terms, words};
@@ -151,10 +151,10 @@ fn steps<F: Form>(case: &str, form: &F, sites: &Sites, values: &[f64], indices: 
     let mut changes = vec![F::Change::default(); SAMPLES * room];
     report(case, "active", || {
         let elements = Elements { counts: &mut counts, mels: &mut mels, changes: &mut changes };
-        elements.write_active(form, black_box(values), black_box(indices), 0).expect("room for all");
+        elements.write_active(form, black_box(values), black_box(indices), Part::All, 0).expect("room for all");
     });
     let mut nonzero = vec![0; SAMPLES];
-    report(case, "count", || count_nonzero(form, black_box(values), black_box(indices), false, &mut nonzero));
+    report(case, "count", || count_nonzero(form, black_box(values), black_box(indices), Part::All, &mut nonzero));
     rows::<F, i8>(case, "int8", form, sites, indices, &counts, &changes);
     rows::<F, f64>(case, "float64", form, sites, indices, &counts, &changes);
 }

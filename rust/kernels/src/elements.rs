@@ -35,12 +35,37 @@ pub trait Form: Sync {
         values: &[T],
         indices: &[LocalIndex],
         samples: usize,
-        off_diagonal_only: bool,
+        part: Part,
         sink: &mut impl Sink<Self::Change, T>,
     );
 
     /// Writes the configuration of an element of `sample`.
     fn write<S: Sample>(&self, states: &LocalStates<S>, sample: &Configuration<S>, change: Self::Change, row: &mut [S]);
+}
+
+/// Which of the elements are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// All of them.
+    All,
+    /// The one on the diagonal.
+    Diagonal,
+    /// All others.
+    OffDiagonal,
+}
+
+impl Part {
+    /// Whether the element on the diagonal is wanted.
+    #[must_use]
+    pub fn has_diagonal(self) -> bool {
+        self != Self::OffDiagonal
+    }
+
+    /// Whether the others are wanted.
+    #[must_use]
+    pub fn has_others(self) -> bool {
+        self != Self::Diagonal
+    }
 }
 
 /// What takes active elements.
@@ -93,13 +118,14 @@ impl<C: Copy, T: MatrixElement> Elements<'_, C, T> {
         form: &F,
         values: &[T],
         indices: &[LocalIndex],
+        part: Part,
         first: usize,
     ) -> Result<(), Error> {
         let samples = self.counts.len();
         let room = self.mels.len().checked_div(samples).unwrap_or_default();
         let mut active = Active { room, elements: self };
         active.elements.counts.fill(0);
-        form.for_each_active(values, indices, samples, false, &mut active);
+        form.for_each_active(values, indices, samples, part, &mut active);
         let Self { counts, mels, .. } = active.elements;
         for (sample, &mut count) in counts.iter_mut().enumerate() {
             let (count, room_of_sample) = (count as usize, sample * room..(sample + 1) * room);
@@ -117,12 +143,12 @@ impl<C: Copy, T: MatrixElement> Elements<'_, C, T> {
         form: &F,
         values: &[T],
         indices: &[LocalIndex],
-        off_diagonal_only: bool,
+        part: Part,
     ) {
         let samples = self.counts.len();
         let mut non_zero = NonZero { room: form.max_elements(), elements: self };
         non_zero.elements.counts.fill(0);
-        form.for_each_active(values, indices, samples, off_diagonal_only, &mut non_zero);
+        form.for_each_active(values, indices, samples, part, &mut non_zero);
     }
 }
 
@@ -320,11 +346,11 @@ pub fn count_nonzero<F: Form, T: MatrixElement>(
     form: &F,
     values: &[T],
     indices: &[LocalIndex],
-    off_diagonal_only: bool,
+    part: Part,
     counts: &mut [i32],
 ) {
     counts.fill(0);
-    form.for_each_active(values, indices, counts.len(), off_diagonal_only, &mut Count(counts));
+    form.for_each_active(values, indices, counts.len(), part, &mut Count(counts));
 }
 
 /// Writes configurations of one sample: one for each change, then the sample itself as far as there are rows.
@@ -386,7 +412,7 @@ mod tests {
             values: &[T],
             _: &[LocalIndex],
             samples: usize,
-            _: bool,
+            _: Part,
             sink: &mut impl Sink<u32, T>,
         ) {
             let element = |&(change, value): &(u32, i64)| (change, values[0].times(value));
@@ -425,7 +451,7 @@ mod tests {
         for by in [By::One, By::Two, By::Row] {
             let (mut counts, mut mels, mut changes) = ([9; 3], [9.0; 12], [9; 12]);
             let elements = Elements { counts: &mut counts, mels: &mut mels, changes: &mut changes };
-            elements.write_active(&List(ELEMENTS, by), &[2.0], &[0; 6], 0).expect("enough room");
+            elements.write_active(&List(ELEMENTS, by), &[2.0], &[0; 6], Part::All, 0).expect("enough room");
             assert_eq!(counts, [3, 0, 3]);
             assert_eq!(mels, [10.0, 0.0, 14.0, 0.0, 0.0, 0.0, 0.0, 0.0, 6.0, -6.0, 0.0, 0.0]);
             assert_eq!((&changes[..3], &changes[8..11]), (&[0, 1, 1][..], &[1, 0, 0][..]));
@@ -438,7 +464,7 @@ mod tests {
             for room in 0..3 {
                 let (mut counts, mut mels, mut changes) = ([9; 3], vec![9; 3 * room], vec![9; 3 * room]);
                 let elements = Elements { counts: &mut counts, mels: &mut mels, changes: &mut changes };
-                let error = elements.write_active(&List(ELEMENTS, by), &[1], &[0; 6], 40).expect_err("little room");
+                let error = elements.write_active(&List(ELEMENTS, by), &[1], &[0; 6], Part::All, 40).expect_err("little room");
                 assert_eq!(
                     error.to_string(),
                     format!("sample 40 has 3 connected elements, but there is room for {room} (max_conn_size)")
@@ -452,11 +478,11 @@ mod tests {
         for by in [By::One, By::Two, By::Row] {
             let (mut counts, mut counted, mut mels, mut changes) = ([9; 3], [9; 3], [9; 9], [9; 9]);
             let elements = Elements { counts: &mut counts, mels: &mut mels, changes: &mut changes };
-            elements.write_nonzero(&List(ELEMENTS, by), &[2], &[0; 6], false);
+            elements.write_nonzero(&List(ELEMENTS, by), &[2], &[0; 6], Part::All);
             assert_eq!(counts, [2, 0, 2]);
             assert_eq!((&mels[..2], &mels[6..8]), (&[10, 14][..], &[6, -6][..]));
             assert_eq!((&changes[..2], &changes[6..8]), (&[0, 1][..], &[1, 0][..]));
-            count_nonzero(&List(ELEMENTS, by), &[2], &[0; 6], false, &mut counted);
+            count_nonzero(&List(ELEMENTS, by), &[2], &[0; 6], Part::All, &mut counted);
             assert_eq!(counted, [2, 0, 2]);
         }
     }

@@ -12,6 +12,7 @@ pub mod elements;
 pub mod error;
 pub mod ising;
 pub mod local_states;
+pub mod rbm;
 mod simd;
 pub mod tables;
 pub mod terms;

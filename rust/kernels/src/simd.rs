@@ -18,6 +18,24 @@ pub(crate) fn vectorized<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
+/// Calls `work(fused)`, compiled for processors with vectors and with instructions that multiply and add, and told whether
+/// this one has them. As [`vectorized`] otherwise.
+#[inline(always)]
+pub(crate) fn fused<R>(work: impl FnOnce(bool) -> R) -> R {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+        fn with_fma<R>(work: impl FnOnce(bool) -> R) -> R {
+            work(true)
+        }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") && is_x86_feature_detected!("fma") {
+            // SAFETY: this processor has the features; whichever has AVX2 and BMI2 has the older ones.
+            return unsafe { with_fma(work) };
+        }
+    }
+    work(cfg!(target_arch = "aarch64"))
+}
+
 /// Copies a row. Short rows are copied by vector code in place, which is faster than to call the system's function.
 #[inline(always)]
 pub(crate) fn copy<S: Copy>(from: &[S], to: &mut [S]) {

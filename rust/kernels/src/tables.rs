@@ -6,7 +6,7 @@
 
 use crate::Error;
 use crate::element::{MatrixElement, Sample};
-use crate::elements::{Form, Sink, SinkRow};
+use crate::elements::{Form, Part, Sink, SinkRow};
 use crate::error::{check, check_offsets};
 use crate::local_states::{Configuration, LocalIndex, LocalStates, Sites};
 use crate::simd::{copy, vectorized};
@@ -203,7 +203,7 @@ impl<'a> Tables<'a> {
         values: &[T],
         indices: &[LocalIndex],
         samples: usize,
-        off_diagonal_only: bool,
+        part: Part,
         sink: &mut impl Sink<Entry, T>,
     ) {
         // A number for each row, which spares a branch that can't be predicted.
@@ -216,12 +216,12 @@ impl<'a> Tables<'a> {
                 *row = self.row(term, indices);
             }
             let mut to = sink.row(sample);
-            if self.diagonal && !off_diagonal_only {
+            if self.diagonal && part.has_diagonal() {
                 let terms = self.on_diagonal.iter();
                 let sum = terms.fold(T::default(), |sum, &term| sum.plus(on_diagonal[rows[term as usize] as usize]));
                 to.push(true, Entry::default(), sum);
             }
-            for &term in &self.off_diagonal {
+            for &term in if part.has_others() { &self.off_diagonal[..] } else { &[] } {
                 let [start, end] = self.rows[rows[term as usize] as usize].others;
                 let (start, end) = (start as usize, end as usize);
                 let visited = start..if self.few == 0 { end } else { (start + self.few).min(values.len()) };
@@ -307,12 +307,12 @@ impl Form for Tables<'_> {
         values: &[T],
         indices: &[LocalIndex],
         samples: usize,
-        off_diagonal_only: bool,
+        part: Part,
         sink: &mut impl Sink<Entry, T>,
     ) {
         vectorized(
             #[inline(always)]
-            || self.sweep(values, indices, samples, off_diagonal_only, sink),
+            || self.sweep(values, indices, samples, part, sink),
         );
     }
 

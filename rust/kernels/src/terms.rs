@@ -10,20 +10,20 @@
 
 use crate::Error;
 use crate::element::{MatrixElement, Sample};
-use crate::elements::{Form, Sink};
+use crate::elements::{Form, Part, Sink};
 use crate::error::{check, check_offsets};
 use crate::local_states::{Configuration, LocalIndex, LocalStates, Sites};
 use crate::simd::{copy, vectorized};
 use std::hint::select_unpredictable;
 
 /// Words of a column.
-const WORDS: usize = 4;
+pub(crate) const WORDS: usize = 4;
 
 /// Samples of a block.
-const BLOCK: usize = WORDS * 64;
+pub const BLOCK: usize = WORDS * 64;
 
 /// One bit for each sample of a block.
-type Column = [u64; WORDS];
+pub(crate) type Column = [u64; WORDS];
 
 /// Groups that are evaluated before their elements are put in place.
 const TILE: usize = 8;
@@ -203,6 +203,36 @@ impl<'a> Terms<'a> {
         any
     }
 
+    /// Gives `work` the elements of up to [`BLOCK`] samples group by group: the sites that are flipped, the columns of all
+    /// sites, for which samples the matrix element isn't zero, and the matrix elements.
+    #[inline(always)]
+    pub(crate) fn for_each_group<T: MatrixElement>(
+        &self,
+        values: &[T],
+        indices: &[LocalIndex],
+        samples: usize,
+        mut work: impl FnMut(&[usize], &[Column], Column, &[[T; 64]]),
+    ) {
+        let mut columns = vec![[0; WORDS]; self.sites];
+        transpose(indices, samples, &mut vec![0; self.sites], &mut columns);
+        let mut sums = [[T::default(); 64]; WORDS];
+        let mut sites = Vec::new();
+        for group in 0..self.groups() {
+            let mut active = self.evaluate(group, values, &columns, first_lanes(samples), &mut sums);
+            for (active, sums) in active.iter_mut().zip(&sums) {
+                for lane in bits(*active) {
+                    *active &= !(u64::from(sums[lane] == T::default()) << lane);
+                }
+            }
+            if active != [0; WORDS] {
+                sites.clear();
+                let flip = self.row(self.tables.flip, group).iter().enumerate();
+                sites.extend(flip.flat_map(|(word, &flip)| bits(flip).map(move |bit| 32 * word + bit)));
+                work(&sites, &columns, active, &sums);
+            }
+        }
+    }
+
     /// As [`Form::for_each_active`].
     #[inline(always)]
     fn sweep<T: MatrixElement>(
@@ -210,9 +240,11 @@ impl<'a> Terms<'a> {
         values: &[T],
         indices: &[LocalIndex],
         samples: usize,
-        off_diagonal_only: bool,
+        part: Part,
         sink: &mut impl Sink<u32, T>,
     ) {
+        let diagonal = usize::from(self.diagonal);
+        let wanted = if part.has_diagonal() { 0 } else { diagonal }..if part.has_others() { self.groups() } else { diagonal };
         let mut columns = vec![[0; WORDS]; self.sites];
         let mut plane = vec![0; self.sites];
         let mut sums = [[[T::default(); 64]; WORDS]; TILE];
@@ -222,8 +254,8 @@ impl<'a> Terms<'a> {
             let words = len.div_ceil(64);
             let all = first_lanes(len);
             transpose(&indices[start * self.sites..][..len * self.sites], len, &mut plane, &mut columns);
-            for first in (usize::from(off_diagonal_only && self.diagonal)..self.groups()).step_by(TILE) {
-                let tile = TILE.min(self.groups() - first);
+            for first in wanted.clone().step_by(TILE) {
+                let tile = TILE.min(wanted.end - first);
                 for (group, (sums, active)) in sums.iter_mut().zip(&mut active).enumerate().take(tile) {
                     *active = self.evaluate(first + group, values, &columns, all, &mut sums[..words]);
                 }
@@ -268,12 +300,12 @@ impl Form for Terms<'_> {
         values: &[T],
         indices: &[LocalIndex],
         samples: usize,
-        off_diagonal_only: bool,
+        part: Part,
         sink: &mut impl Sink<u32, T>,
     ) {
         vectorized(
             #[inline(always)]
-            || self.sweep(values, indices, samples, off_diagonal_only, sink),
+            || self.sweep(values, indices, samples, part, sink),
         );
     }
 
@@ -332,7 +364,7 @@ fn select_part<S: Copy, const N: usize>(mask: &[u8], values: &[S], flipped: &[S]
 
 /// The numbers of the bits that are set.
 #[inline(always)]
-fn bits(word: impl Into<u64>) -> impl Iterator<Item = usize> {
+pub(crate) fn bits(word: impl Into<u64>) -> impl Iterator<Item = usize> {
     let mut word = word.into();
     std::iter::from_fn(move || {
         let bit = word.trailing_zeros() as usize;

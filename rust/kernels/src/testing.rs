@@ -3,7 +3,7 @@
 
 use crate::Error;
 use crate::element::{MatrixElement, Sample};
-use crate::elements::{Elements, Form, count_nonzero, write_configurations};
+use crate::elements::{Elements, Form, Part, count_nonzero, write_configurations};
 use crate::local_states::{LocalIndex, LocalStates, Sites, StateRange};
 use half::f16;
 use num_complex::Complex;
@@ -96,13 +96,16 @@ pub(crate) fn compare_as<S: Sample + Debug, T: MatrixElement + Sample + Debug, O
     let sweep = Sweep { form: &form, sites: operator.sites(), states, values: &values, samples };
     let active: Vec<_> = samples.iter().map(|sample| operator.elements(&values, sample)).collect();
     sweep.check_active(&active);
-    for off_diagonal_only in [false, true] {
+    for part in [Part::All, Part::OffDiagonal, Part::Diagonal] {
         let mut non_zero = active.clone();
         for (elements, sample) in non_zero.iter_mut().zip(samples) {
-            elements
-                .retain(|element| element.mel != T::default() && !(off_diagonal_only && element.indices == *sample));
+            elements.retain(|element| {
+                let on_diagonal = element.indices == *sample;
+                let wanted = if on_diagonal { part.has_diagonal() } else { part.has_others() };
+                wanted && element.mel != T::default()
+            });
         }
-        sweep.check_nonzero(&non_zero, off_diagonal_only);
+        sweep.check_nonzero(&non_zero, part);
     }
     Ok(())
 }
@@ -147,7 +150,7 @@ impl<F: Form, S: Sample + Debug, T: MatrixElement + Sample + Debug> Sweep<'_, F,
         let mut counts = vec![77; self.samples.len()];
         *mels = vec![Self::junk(); self.samples.len() * room];
         let elements = Elements { counts: &mut counts, mels, changes };
-        elements.write_active(self.form, self.values, &self.indices(), first)?;
+        elements.write_active(self.form, self.values, &self.indices(), Part::All, first)?;
         Ok(counts)
     }
 
@@ -173,17 +176,17 @@ impl<F: Form, S: Sample + Debug, T: MatrixElement + Sample + Debug> Sweep<'_, F,
         }
     }
 
-    fn check_nonzero(&self, expected: &[Vec<Element<T>>], off_diagonal_only: bool) {
+    fn check_nonzero(&self, expected: &[Vec<Element<T>>], part: Part) {
         let (samples, width) = (expected.len(), self.form.max_elements());
         let mut counts = vec![77; samples];
         let mut mels = vec![Self::junk(); samples * width];
         let mut changes = vec![F::Change::default(); samples * width];
         let elements = Elements { counts: &mut counts, mels: &mut mels, changes: &mut changes };
-        elements.write_nonzero(self.form, self.values, &self.indices(), off_diagonal_only);
+        elements.write_nonzero(self.form, self.values, &self.indices(), part);
         self.check_rows(expected, width, &counts, &mels, &changes);
 
         let mut counted = vec![77; samples];
-        count_nonzero(self.form, self.values, &self.indices(), off_diagonal_only, &mut counted);
+        count_nonzero(self.form, self.values, &self.indices(), part, &mut counted);
         assert!(counted.iter().zip(&counts).all(|(&counted, &count)| counted == count as i32));
     }
 

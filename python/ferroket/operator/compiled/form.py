@@ -62,6 +62,12 @@ class Form:
         """The matrix elements ⟨x|O|x'⟩ of samples ``(..., N)``, of shape ``(..., K)``: see :meth:`padded`."""
         return _padded(self, x, states=False)[0]
 
+    def on_diagonal(self, x: Any) -> jax.Array:
+        """The matrix elements ⟨x|O|x⟩ of samples ``(..., N)``, of shape ``(...)``. Errors as :meth:`padded`."""
+        if not self.diagonal:
+            return jnp.zeros_like(jnp.asarray(x)[..., 0], self.dtype)
+        return _diagonal(self, x)[..., 0]
+
     def padded(self, x: Any) -> tuple[jax.Array, jax.Array]:
         """The connected elements of samples ``(..., N)``.
 
@@ -160,6 +166,12 @@ def _elements(function: Callable[..., Any], form: Form, x: Any, **params: Any) -
 @functools.partial(jax.jit, static_argnames="states")
 def _padded(form: Form, x: Any, *, states: bool) -> tuple[jax.Array, ...]:
     return _elements(connected_elements, form, x, states=states)
+
+
+@jax.jit
+def _diagonal(form: Form, x: Any) -> jax.Array:
+    (mels,) = _elements(connected_elements, form, x, states=False, diagonal_only=True)
+    return mels
 
 
 @functools.partial(jax.jit, static_argnames="off_diagonal_only")

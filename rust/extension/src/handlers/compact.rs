@@ -5,7 +5,7 @@ use super::configurations::{Configurations, Connected, configurations};
 use super::dispatch::{FirstError, with_number_type};
 use super::forms::{FormArguments, Operator, TablesArguments, TermsArguments, vector};
 use ferroket_kernels::element::MatrixElement;
-use ferroket_kernels::elements::{Elements, Form};
+use ferroket_kernels::elements::{Elements, Form, Part};
 use ferroket_kernels::local_states::LocalIndex;
 use ferroket_xla_ffi::{Element, Error, Frame, Pool, RaggedRows, Rows, handler};
 use std::ops::Range;
@@ -43,10 +43,10 @@ fn call<F: FormArguments>(frame: &Frame) -> Result<(), Error> {
     sample_of.expect_dims(&[room])?;
     cursor.expect_dims(&[2])?;
 
-    let off_diagonal_only = frame.attr_bool("off_diagonal_only")?;
+    let part = if frame.attr_bool("off_diagonal_only")? { Part::OffDiagonal } else { Part::All };
     let Operator { sites, form, values } = Operator::<F>::parse(frame, sites)?;
     let (configurations, xp) = configurations(&sites, x, Some(xp))?;
-    let sweep = Sweep { form: &form, samples, off_diagonal_only, configurations };
+    let sweep = Sweep { form: &form, samples, part, configurations };
     let start = Cursor::new(start_sample, start_element, samples)?;
     let sample_of = sample_of.into_mut_slice();
     let next = with_number_type!(mels.dtype(), "the matrix elements", T => {
@@ -82,7 +82,7 @@ const MIN_BLOCK: usize = 16;
 struct Sweep<'a, F: Form> {
     form: &'a F,
     samples: usize,
-    off_diagonal_only: bool,
+    part: Part,
     configurations: Box<dyn Configurations<F> + 'a>,
 }
 
@@ -211,7 +211,7 @@ impl<F: Form> Sweep<'_, F> {
             if read.is_ok() {
                 let (counts, mels, changes) = (counts.into_slice(), mels.into_slice(), changes.into_slice());
                 let elements = Elements { counts, mels, changes };
-                elements.write_nonzero(self.form, values, indices, self.off_diagonal_only);
+                elements.write_nonzero(self.form, values, indices, self.part);
             }
             first_error.keep(range.start, read);
         })?;

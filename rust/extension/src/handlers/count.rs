@@ -5,7 +5,7 @@ use super::configurations::{Configurations, configurations};
 use super::dispatch::{FirstError, with_number_type};
 use super::forms::{FormArguments, Operator, TablesArguments, TermsArguments};
 use ferroket_kernels::element::MatrixElement;
-use ferroket_kernels::elements::{Form, count_nonzero};
+use ferroket_kernels::elements::{Form, Part, count_nonzero};
 use ferroket_xla_ffi::{Error, Frame, Rows, handler};
 use std::ops::Range;
 
@@ -26,10 +26,10 @@ fn call<F: FormArguments>(frame: &Frame) -> Result<(), Error> {
     let counts = frame.result(0, "counts")?.typed::<i32>()?;
     x.expect_rank(2)?;
     counts.expect_dims(&x.dims()[..1])?;
-    let off_diagonal_only = frame.attr_bool("off_diagonal_only")?;
+    let part = if frame.attr_bool("off_diagonal_only")? { Part::OffDiagonal } else { Part::All };
     let Operator { sites, form, values } = Operator::<F>::parse(frame, x.dims()[1])?;
     let (configurations, _) = configurations(&sites, x, None)?;
-    let sweep = Sweep { form: &form, off_diagonal_only, configurations };
+    let sweep = Sweep { form: &form, part, configurations };
     let samples = counts.len();
     let counts = Rows::new(counts.into_mut_slice(), 1);
     let first_error = FirstError::default();
@@ -46,7 +46,7 @@ fn call<F: FormArguments>(frame: &Frame) -> Result<(), Error> {
 
 struct Sweep<'a, F: Form> {
     form: &'a F,
-    off_diagonal_only: bool,
+    part: Part,
     configurations: Box<dyn Configurations<F> + 'a>,
 }
 
@@ -64,7 +64,7 @@ impl<F: Form> Sweep<'_, F> {
         for block in blocks(0..samples.len(), max_len) {
             let indices = &mut indices[..block.len() * sites];
             self.configurations.read(samples.start + block.start..samples.start + block.end, indices)?;
-            count_nonzero(self.form, values, indices, self.off_diagonal_only, &mut counts[block]);
+            count_nonzero(self.form, values, indices, self.part, &mut counts[block]);
         }
         Ok(())
     }

@@ -5,13 +5,13 @@ use super::configurations::{Configurations, Connected, configurations};
 use super::dispatch::{FirstError, with_number_type};
 use super::forms::{FormArguments, Operator, TablesArguments, TermsArguments};
 use ferroket_kernels::element::MatrixElement;
-use ferroket_kernels::elements::{Elements, Form};
+use ferroket_kernels::elements::{Elements, Form, Part};
 use ferroket_xla_ffi::{Element, Error, Frame, Pool, Rows, handler};
 use std::ops::Range;
 
 handler! {
     /// Arguments `x (..., N)`, `kind`, the tables of the form, and `values`; attributes `starts`, `steps`, `sizes`,
-    /// `diagonal` and `states`; results `xp (..., K, N)`, if `states`, and `mels (..., K)`.
+    /// `diagonal`, `diagonal_only` and `states`; results `xp (..., K, N)`, if `states`, and `mels (..., K)`.
     pub(super) fn terms = call::<TermsArguments>
 }
 
@@ -22,6 +22,7 @@ handler! {
 
 fn call<F: FormArguments>(frame: &Frame) -> Result<(), Error> {
     let states = frame.attr_bool("states")?;
+    let part = if frame.attr_bool("diagonal_only")? { Part::Diagonal } else { Part::All };
     frame.expect_counts(Operator::<F>::ARGUMENTS, 1 + usize::from(states))?;
     let x = frame.arg(0, "x")?;
     let xp = if states { Some(frame.result(0, "xp")?) } else { None };
@@ -40,7 +41,7 @@ fn call<F: FormArguments>(frame: &Frame) -> Result<(), Error> {
     let samples = batch.iter().product();
     let Operator { sites, form, values } = Operator::<F>::parse(frame, sites)?;
     let (configurations, xp) = configurations(&sites, x, xp)?;
-    let sweep = Sweep { form: &form, room, states, configurations };
+    let sweep = Sweep { form: &form, part, room, states, configurations };
     with_number_type!(mels.dtype(), "the matrix elements", T => {
         let values = values.typed::<T>()?.as_slice();
         sweep.run(frame.pool(), samples, values, mels.typed::<T>()?.into_mut_slice(), xp)
@@ -49,6 +50,7 @@ fn call<F: FormArguments>(frame: &Frame) -> Result<(), Error> {
 
 struct Sweep<'a, F: Form> {
     form: &'a F,
+    part: Part,
     /// K, the room for elements of each sample.
     room: usize,
     /// Whether configurations are wanted.
@@ -84,7 +86,7 @@ impl<F: Form> Sweep<'_, F> {
         mels: &mut [T],
         xp: &mut [u8],
     ) -> Result<(), ferroket_kernels::Error> {
-        let Self { form, room, states, ref configurations } = *self;
+        let Self { form, part, room, states, ref configurations } = *self;
         let (sites, changes_room) = (form.sites(), if states { room } else { 0 });
         let max_len = block_len(form, changes_room, 0).min(samples.len());
         let mut indices = vec![0; max_len * sites];
@@ -97,7 +99,7 @@ impl<F: Form> Sweep<'_, F> {
             let first = samples.start + block.start;
             configurations.read(first..first + len, indices)?;
             let (mels, changes) = (&mut mels[block.start * room..][..len * room], &mut changes[..len * changes_room]);
-            Elements { counts, mels, changes }.write_active(form, values, indices, first)?;
+            Elements { counts, mels, changes }.write_active(form, values, indices, part, first)?;
             if states {
                 let connected: Vec<_> = counts
                     .iter()

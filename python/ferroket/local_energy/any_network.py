@@ -1,0 +1,236 @@
+"""Local values with any network, which sees no configurations but those that matter.
+
+E(σ) = ⟨σ|O|σ⟩ + Σ_k ⟨σ|O|x_k⟩ ψ(x_k) / ψ(σ), with the x_k whose matrix elements aren't zero. They come in chunks of one
+shape, so that their number may change without another program and memory is that of a chunk, however many there are.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import netket.jax as nkjax
+from netket.jax.sharding import sharding_decorator
+
+from ferroket.ffi.varying import align
+from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.compiled import Form
+
+CHUNK_SIZE = 2048
+"""So many configurations are evaluated at once if nobody says how many: their activations stay in a core's cache."""
+_N_CHUNKS = 16
+"""A chunk is at most this part of all configurations, since the last one is filled up."""
+_MIN_CHUNK_SIZE = 256
+
+LogPsi = Callable[[Any, jax.Array], jax.Array]
+
+
+def local_values(
+    logpsi: LogPsi, variables: Any, samples: jax.Array, operator: Accelerated, *, chunk_size: int | None = None
+) -> jax.Array:
+    """The local values Σ_x ⟨σ|O|x⟩ ψ(x) / ψ(σ) of samples σ.
+
+    It takes the place of NetKet's ``local_value_kernel_jax``, also chunked and packed. Each device evaluates its own
+    samples; there is no communication. Derivatives by the variables and by the operator's coefficients exist in
+    reverse mode.
+
+    Args:
+        logpsi: ``logpsi(variables, x)`` gives ln ψ, of shape ``(n,)``, for configurations ``(n, N)``.
+        variables: The first argument of `logpsi`, a pytree.
+        samples: σ, of shape ``(Ns, N)``, sharded along the first dimension if there are several devices.
+        operator: O.
+        chunk_size: The network sees at most so many configurations at once; by default a number that is fast.
+
+    Returns:
+        The local values, ``(Ns,)``, of the common dtype of the matrix elements and of ln ψ.
+
+    Raises:
+        jax.errors.JaxRuntimeError: If a sample isn't of the Hilbert space. Off CPUs its local value is NaN instead.
+    """
+    return differentiable(forward, logpsi, variables, samples, operator, chunk_size)
+
+
+Forward = Callable[[LogPsi, int | None, Any, Form, jax.Array], jax.Array]
+"""Gives the local values on one device: ``forward(logpsi, chunk_size, variables, form, samples)``."""
+
+
+def differentiable(
+    forward: Forward,
+    logpsi: LogPsi,
+    variables: Any,
+    samples: jax.Array,
+    operator: Accelerated,
+    chunk_size: int | None,
+) -> jax.Array:
+    """The local values as `forward` gives them, on each device those of its samples, and their derivatives.
+
+    The derivatives are those of :func:`local_values`, whatever `forward` does.
+    """
+    form = operator._form
+    return _local_values(forward, logpsi, chunk_size, variables, form.values, samples, form)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _local_values(
+    forward: Forward,
+    logpsi: LogPsi,
+    chunk_size: int | None,
+    variables: Any,
+    values: Any,
+    samples: jax.Array,
+    form: Form,
+) -> jax.Array:
+    """The local values; `values` are the coefficients of the form."""
+    return _fwd(forward, logpsi, chunk_size, variables, values, samples, form)[0]
+
+
+def _chunk_size(chunk_size: int | None, samples: jax.Array, form: Form) -> int:
+    """How many configurations are evaluated at once."""
+    at_most = -(-len(samples) * form.max_conn_size // _N_CHUNKS)
+    return min(chunk_size or CHUNK_SIZE, max(at_most, _MIN_CHUNK_SIZE))
+
+
+def forward(
+    logpsi: LogPsi, chunk_size: int | None, variables: Any, form: Form, samples: jax.Array
+) -> jax.Array:
+    """The local values on one device."""
+    chunk_size = _chunk_size(chunk_size, samples, form)
+    log_psi = _in_chunks(logpsi, chunk_size)(variables, samples)
+    dtype = jnp.result_type(form.dtype, log_psi.dtype)
+
+    def add(total: jax.Array, xp: jax.Array, mels: jax.Array, sample: jax.Array) -> jax.Array:
+        ratio = _ratio(logpsi(variables, xp), log_psi, sample)
+        # The configurations that fill up the last chunk are those of no sample, and are dropped.
+        return total.at[sample].add((mels * ratio).astype(dtype), mode="drop", indices_are_sorted=True)
+
+    (zeros,) = _zeros_like([log_psi], samples, dtype)
+    off_diagonal = _for_each_chunk(add, zeros, form, samples, chunk_size)
+    return form.on_diagonal(samples).astype(dtype) + off_diagonal
+
+
+def _in_chunks(logpsi: LogPsi, chunk_size: int) -> LogPsi:
+    function: LogPsi = nkjax.apply_chunked(
+        logpsi, in_axes=(None, 0), chunk_size=chunk_size, axis_0_is_sharded=False
+    )
+    return function
+
+
+def _ratio(log_psi_xp: jax.Array, log_psi: jax.Array, sample: jax.Array) -> jax.Array:
+    """ψ(x) / ψ(σ) for the connected configurations x of some samples σ; `sample` says which."""
+    return jnp.exp(log_psi_xp - log_psi.at[sample].get(mode="fill", fill_value=0, indices_are_sorted=True))
+
+
+def _for_each_chunk(
+    add: Callable[..., Any], total: Any, form: Form, samples: jax.Array, chunk_size: int
+) -> Any:
+    """``total = add(total, xp, mels, sample)`` for all elements off the diagonal that aren't zero, chunk by chunk."""
+    if form.max_conn_size == int(form.diagonal) or not len(samples):
+        return total
+
+    def step(state: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
+        cursor, total = state
+        xp, mels, sample, cursor = form.compact(samples, cursor, chunk_size, off_diagonal_only=True)
+        return cursor, add(total, xp, mels, sample)
+
+    cursor, _ = align([jnp.zeros(2, jnp.int32), samples])
+    _, total = jax.lax.while_loop(lambda state: state[0][0] < len(samples), step, (cursor, total))
+    return total
+
+
+def _zeros_like(arrays: list[jax.Array], samples: jax.Array, dtype: Any = None) -> list[jax.Array]:
+    """Zeros for each device that has samples of its own."""
+    return [align([jnp.zeros_like(array, dtype), array, samples])[0] for array in arrays]
+
+
+# Derivatives. A loop that ends when it likes has none in reverse mode, so it is run once more.
+
+
+def _fwd(
+    forward: Forward, logpsi: LogPsi, chunk_size: int | None, variables: Any, values: Any, samples: Any, form: Any
+) -> tuple[jax.Array, tuple[Any, ...]]:
+    form = form.replace_values(values)
+    kernel = nkjax.HashablePartial(forward, logpsi, chunk_size)
+    sharded = sharding_decorator(kernel, (False, False, True), pvary_args_tree=(True, False, False))
+    result = sharded(variables, form, samples)
+    return result, (variables, values, form, samples, result)
+
+
+def _bwd(
+    forward: Forward, logpsi: LogPsi, chunk_size: int | None, residuals: tuple[Any, ...], cotangent: Any
+) -> tuple[Any, ...]:
+    kernel = nkjax.HashablePartial(_backward, logpsi, chunk_size)
+    replicated, sharded = (False,) * 3, (True,) * 3
+    of_variables, of_values = sharding_decorator(
+        kernel,
+        (*replicated, *sharded),
+        reduction_op_tree=(jax.lax.psum, jax.lax.psum),
+        pvary_args_tree=(True, True, *(False,) * 4),
+    )(*residuals, cotangent)
+    return of_variables, of_values, None, None
+
+
+def _backward(
+    logpsi: LogPsi,
+    chunk_size: int | None,
+    variables: Any,
+    values: jax.Array,
+    form: Form,
+    samples: jax.Array,
+    result: jax.Array,
+    cotangent: jax.Array,
+) -> tuple[Any, Any]:
+    """The derivatives by the variables and by the coefficients, on one device."""
+    chunk_size = _chunk_size(chunk_size, samples, form)
+    form = form.replace_values(values)
+    log_psi = _in_chunks(logpsi, chunk_size)(variables, samples)
+    leaves, structure = jax.tree.flatten(variables)
+    differentiable = [jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in leaves]
+    floats = [leaf for leaf, d in zip(leaves, differentiable, strict=True) if d]
+
+    def function(moved: list[jax.Array], x: jax.Array) -> jax.Array:
+        filled = iter(moved)
+        return logpsi(structure.unflatten(next(filled) if d else v for v, d in zip(leaves, differentiable)), x)
+
+    def add(total: list[jax.Array], xp: jax.Array, mels: jax.Array, sample: jax.Array) -> list[jax.Array]:
+        log_psi_xp, pullback = jax.vjp(lambda moved: function(moved, xp), floats)
+        weight = cotangent.at[sample].get(mode="fill", fill_value=0) * mels * _ratio(log_psi_xp, log_psi, sample)
+        weight = jnp.where(sample < len(samples), weight, 0)
+        return jax.tree.map(jnp.add, total, pullback(_as(weight, log_psi.dtype))[0])
+
+    total = _for_each_chunk(add, _zeros_like(floats, samples), form, samples, chunk_size)
+    off_diagonal = result - form.on_diagonal(samples)
+    pullback = nkjax.vjp_chunked(function, floats, samples, chunk_size=chunk_size, chunk_argnums=1, nondiff_argnums=1)
+    (of_samples,) = pullback(_as(-cotangent * off_diagonal, log_psi.dtype))
+    of_floats = iter(map(jnp.add, total, of_samples))
+    of_variables = structure.unflatten(next(of_floats) if d else None for d in differentiable)
+    # XLA leaves this out where nobody asks for it.
+    return of_variables, _by_values(logpsi, chunk_size, variables, form, samples, log_psi, cotangent)
+
+
+def _as(cotangent: jax.Array, dtype: Any) -> jax.Array:
+    """The cotangent of something of this dtype, of which a real or complex number was made."""
+    real = cotangent if jnp.issubdtype(dtype, jnp.complexfloating) else cotangent.real
+    return real.astype(dtype)
+
+
+def _by_values(
+    logpsi: LogPsi, chunk_size: int, variables: Any, form: Form, samples: jax.Array, log_psi: jax.Array, cotangent: Any
+) -> jax.Array | None:
+    """The derivative by the coefficients, for which also the elements that happen to be zero matter."""
+    if not jnp.issubdtype(form.dtype, jnp.inexact):
+        return None
+
+    def ratios(samples: jax.Array, log_psi: jax.Array) -> jax.Array:
+        xp, _ = form.padded(samples)
+        log_psi_xp = logpsi(variables, xp.reshape(-1, xp.shape[-1])).reshape(xp.shape[:-1])
+        return jnp.exp(log_psi_xp - log_psi[:, None])
+
+    at_once = max(chunk_size // max(form.max_conn_size, 1), 1)
+    ratio = nkjax.apply_chunked(ratios, in_axes=(0, 0), chunk_size=at_once, axis_0_is_sharded=False)(samples, log_psi)
+    _, pullback = jax.vjp(lambda values: form.replace_values(values).mels(samples), form.values)
+    (of_values,) = pullback(_as(cotangent[:, None] * ratio, form.dtype))
+    return of_values
+
+
+_local_values.defvjp(_fwd, _bwd)
