@@ -2,11 +2,11 @@
 
 use super::configurations::{Configurations, configurations};
 use super::dispatch::{FirstError, invalid};
-use super::forms::{FormArguments, Operator, TermsArguments};
+use super::forms::{Operator, TermsArguments};
 use ferroket_kernels::element::MatrixElement;
 use ferroket_kernels::rbm::{Hidden, Machine, Rbm, Real, local_values};
 use ferroket_kernels::terms::{BLOCK, Terms};
-use ferroket_xla_ffi::{AnyBuffer, DataType, Element, Error, Frame, Rows, handler};
+use ferroket_xla_ffi::{DataType, Element, Error, Frame, Rows, handler};
 use num_complex::Complex;
 
 handler! {
