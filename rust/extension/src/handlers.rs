@@ -11,15 +11,16 @@ mod count;
 mod dispatch;
 mod forms;
 mod ising;
+mod local_values;
 mod padded;
-mod rbm;
 
-const HANDLERS: [(&str, Handler); 8] = [
+const HANDLERS: [(&str, Handler); 9] = [
     ("ferroket_ising", ising::connected_elements),
     ("ferroket_terms", padded::terms),
     ("ferroket_terms_compact", compact::terms),
     ("ferroket_terms_count", count::terms),
-    ("ferroket_terms_rbm", rbm::local_values_of_rbm),
+    ("ferroket_terms_jastrow", local_values::jastrow),
+    ("ferroket_terms_rbm", local_values::rbm),
     ("ferroket_tables", padded::tables),
     ("ferroket_tables_compact", compact::tables),
     ("ferroket_tables_count", count::tables),

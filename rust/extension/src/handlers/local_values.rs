@@ -1,0 +1,191 @@
+//! Local values with amplitudes whose ratios are known.
+
+use super::configurations::{Configurations, configurations};
+use super::dispatch::{FirstError, invalid};
+use super::forms::{Operator, TermsArguments};
+use ferroket_kernels::element::MatrixElement;
+use ferroket_kernels::jastrow::{self, Jastrow};
+use ferroket_kernels::local_states::Sites;
+use ferroket_kernels::planes::{Complexes, Pairs, Reals};
+use ferroket_kernels::ratios::{Ratios, local_values};
+use ferroket_kernels::rbm::{self, Hidden, Machine, Rbm};
+use ferroket_kernels::terms::{BLOCK, Terms};
+use ferroket_xla_ffi::{DataType, Element, Error, Frame, Rows, handler};
+use num_complex::Complex;
+use std::ops::Range;
+
+handler! {
+    /// Arguments `x (Ns, N)`, `kind`, the tables of the form, `values`, and of float32 or float64
+    /// `theta` and `tanh (P, Ns, M)`, `delta`, `cosh` and `sinh (P, N, M)` and `bias (P, N)`, with P = 1 for real machines
+    /// and 2 for complex ones, or for two real ones; attributes `starts`, `steps`, `sizes`, `diagonal`, and `pairs`, whether
+    /// there are two; result `local (Ns,)` of
+    /// complex64 or complex128.
+    pub(super) fn rbm = call_rbm
+}
+
+handler! {
+    /// Arguments `x (Ns, N)`, `kind`, the tables of the form, `values`, and of float32 or float64
+    /// `fields (P, Ns, N)` and `pairs (P, N, N)`, with P = 1 for real amplitudes and 2 for complex ones; attributes `starts`,
+    /// `steps`, `sizes` and `diagonal`; result `local (Ns,)` of
+    /// complex64 or complex128.
+    pub(super) fn jastrow = call_jastrow
+}
+
+/// The numbers of the amplitudes that a block of samples has stay in the second-level cache.
+const CACHED: usize = 1 << 16;
+
+/// The arguments that describe samples and operator.
+const ARGUMENTS: usize = Operator::<TermsArguments>::ARGUMENTS;
+
+/// Evaluates `$body` with the types of the amplitudes' tables and of their numbers, and how many planes these have; `$pairs`
+/// says whether they are [`Pairs`].
+macro_rules! with_types {
+    ($frame:expr, $pairs:expr, ($T:ident, $A:ident, $P:ident) => $body:expr) => {{
+        macro_rules! with {
+            ($tables:ty, $algebra:ty, $planes:literal) => {{
+                type $T = $tables;
+                type $A = $algebra;
+                const $P: usize = $planes;
+                $body
+            }};
+        }
+        let tables = $frame.arg(ARGUMENTS, "the first table")?;
+        tables.expect_rank(3)?;
+        match (tables.dtype(), tables.dims()[0], $pairs) {
+            (DataType::F32, 1, false) => with!(f32, Reals, 1),
+            (DataType::F64, 1, false) => with!(f64, Reals, 1),
+            (DataType::F32, 2, false) => with!(f32, Complexes, 2),
+            (DataType::F64, 2, false) => with!(f64, Complexes, 2),
+            (DataType::F32, 2, true) => with!(f32, Pairs, 2),
+            (DataType::F64, 2, true) => with!(f64, Pairs, 2),
+            (dtype, planes, _) => Err(Error::invalid(format!(
+                "the tables have {planes} planes of {dtype}, but must have 1 or 2 (if pairs: 2) of float32 or float64"
+            ))),
+        }
+    }};
+}
+
+fn call_rbm(frame: &Frame) -> Result<(), Error> {
+    frame.expect_counts(ARGUMENTS + 6, 1)?;
+    let pairs = frame.attr_bool("pairs")?;
+    with_types!(frame, pairs, (T, A, P) => {
+        let (samples, sites) = shape(frame)?;
+        let delta = frame.arg(ARGUMENTS + 2, "delta")?;
+        delta.expect_rank(3)?;
+        let units = delta.dims()[2];
+        let hidden = Hidden {
+            theta: table::<T>(frame, 0, "theta", &[P, samples, units])?,
+            tanh: table::<T>(frame, 1, "tanh", &[P, samples, units])?,
+        };
+        let tables = Rbm {
+            delta: table::<T>(frame, 2, "delta", &[P, sites, units])?,
+            cosh: table::<T>(frame, 3, "cosh", &[P, sites, units])?,
+            sinh: table::<T>(frame, 4, "sinh", &[P, sites, units])?,
+            bias: table::<T>(frame, 5, "bias", &[P, sites])?,
+            units,
+        };
+        let machine = Machine::<T, A, P>::new(tables, sites).map_err(|error| invalid(&error))?;
+        evaluate(frame, P * units, || rbm::Amplitudes::new(&machine, hidden))
+    })
+}
+
+fn call_jastrow(frame: &Frame) -> Result<(), Error> {
+    frame.expect_counts(ARGUMENTS + 2, 1)?;
+    with_types!(frame, false, (T, _A, P) => {
+        let (samples, sites) = shape(frame)?;
+        let fields = table::<T>(frame, 0, "fields", &[P, samples, sites])?;
+        let pairs = table::<T>(frame, 1, "pairs", &[P, sites, sites])?;
+        let amplitudes = jastrow::Amplitudes::<T, P>::new(Jastrow { fields, pairs }, samples, sites);
+        let amplitudes = amplitudes.map_err(|error| invalid(&error))?;
+        evaluate(frame, P * sites, || amplitudes.clone())
+    })
+}
+
+/// The numbers of samples and sites.
+fn shape(frame: &Frame) -> Result<(usize, usize), Error> {
+    let x = frame.arg(0, "x")?;
+    x.expect_rank(2)?;
+    Ok((x.dims()[0], x.dims()[1]))
+}
+
+/// A table of the amplitudes.
+fn table<'a, T: Element>(frame: &Frame<'a>, index: usize, name: &'static str, dims: &[usize]) -> Result<&'a [T], Error> {
+    let table = frame.arg(ARGUMENTS + index, name)?.typed::<T>()?;
+    table.expect_dims(dims)?;
+    Ok(table.as_slice())
+}
+
+/// Has the threads of the pool evaluate blocks of samples, for each of which `amplitudes` holds so many numbers.
+fn evaluate<R: Ratios>(frame: &Frame, numbers: usize, amplitudes: impl Fn() -> R + Sync) -> Result<(), Error> {
+    let (_, sites) = shape(frame)?;
+    let Operator { sites, form, values } = Operator::<TermsArguments>::parse(frame, sites)?;
+    let call = Call { frame, sites, form, numbers, amplitudes };
+    match values.dtype() {
+        DataType::F32 => {
+            let values: Vec<f64> = values.typed::<f32>()?.as_slice().iter().map(|&v| v.into()).collect();
+            call.with(&values)
+        }
+        DataType::F64 => call.with(values.typed::<f64>()?.as_slice()),
+        DataType::C64 => {
+            let wide = |v: &Complex<f32>| Complex::<f64>::new(v.re.into(), v.im.into());
+            let values: Vec<_> = values.typed::<Complex<f32>>()?.as_slice().iter().map(wide).collect();
+            call.with(&values)
+        }
+        DataType::C128 => call.with(values.typed::<Complex<f64>>()?.as_slice()),
+        other => Err(Error::invalid(format!("the values have dtype {other}, but must be real or complex floats"))),
+    }
+}
+
+/// What is evaluated, but for the operator's values.
+struct Call<'a, 'f, F> {
+    frame: &'f Frame<'a>,
+    sites: Sites,
+    form: Terms<'a>,
+    numbers: usize,
+    amplitudes: F,
+}
+
+impl<R: Ratios, F: Fn() -> R + Sync> Call<'_, '_, F> {
+    fn with<V: MatrixElement + Into<Complex<f64>>>(self, values: &[V]) -> Result<(), Error> {
+        let Self { frame, sites, form, numbers, amplitudes } = self;
+        let (samples, n_sites) = shape(frame)?;
+        let local = frame.result(0, "local")?;
+        local.expect_dims(&[samples])?;
+        let (configurations, _) = configurations(&sites, frame.arg(0, "x")?, None)?;
+        let configurations: &dyn Configurations<Terms> = &*configurations;
+        let block = (CACHED / numbers.max(1)).clamp(64, BLOCK) / 64 * 64;
+        let pool = frame.pool();
+        let share = samples.div_ceil(samples.div_ceil(block).next_multiple_of(pool.threads()).max(1)).max(1);
+        let first_error = FirstError::default();
+        let evaluate = |range: Range<usize>, local: &mut [Complex<f64>]| {
+            let mut indices = vec![0; block * n_sites];
+            for (place, local) in local.chunks_mut(block).enumerate() {
+                let first = range.start + place * block;
+                let indices = &mut indices[..local.len() * n_sites];
+                match configurations.read(first..first + local.len(), indices) {
+                    Ok(()) => local_values(&form, values, indices, amplitudes(), first, local),
+                    error => return first_error.keep(range.start, error),
+                }
+            }
+        };
+        if local.dtype() == DataType::C64 {
+            let rows = Rows::new(local.typed::<Complex<f32>>()?.into_mut_slice(), 1);
+            pool.for_each_part(samples, share, rows, |range, local| {
+                let mut wide = vec![Complex::default(); range.len()];
+                evaluate(range, &mut wide);
+                for (local, wide) in local.into_slice().iter_mut().zip(wide) {
+                    *local = narrow(wide);
+                }
+            })?;
+        } else {
+            let rows = Rows::new(local.typed::<Complex<f64>>()?.into_mut_slice(), 1);
+            pool.for_each_part(samples, share, rows, |range, local| evaluate(range, local.into_slice()))?;
+        }
+        first_error.into_result(samples)
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the nearest number is wanted")]
+fn narrow(number: Complex<f64>) -> Complex<f32> {
+    Complex::new(number.re as f32, number.im as f32)
+}
