@@ -8,6 +8,6 @@ This is the only package that knows :mod:`jax.ffi`. An operator family describes
 from ferroket.ffi.compact import compact_elements, count_elements
 from ferroket.ffi.connected import connected_elements
 from ferroket.ffi.family import Attribute, Family
-from ferroket.ffi.rbm import rbm_local_values
+from ferroket.ffi.local_values import known_local_values
 
-__all__ = ["Attribute", "Family", "compact_elements", "connected_elements", "count_elements", "rbm_local_values"]
+__all__ = ["Attribute", "Family", "compact_elements", "connected_elements", "count_elements", "known_local_values"]

@@ -1,6 +1,29 @@
-"""Local energies: what NetKet's variational states call for operators of ours."""
+"""Local energies: what NetKet's variational states call for operators of ours.
 
-from ferroket.local_energy import rules
+:func:`local_values` serves any network. Models whose amplitude ratios are known have a :class:`Family` each.
+"""
+
+from ferroket.local_energy import jastrow, rbm, rbm_mod_phase, rbm_multi_val, rbm_symm, rules
 from ferroket.local_energy.any_network import local_values
+from ferroket.local_energy.enabling import disable, enable, is_enabled
+from ferroket.local_energy.explaining import Explanation, explain
+from ferroket.local_energy.family import Family, register
+from ferroket.local_energy.machine import Machine
 
-__all__ = ["local_values", "rules"]
+__all__ = [
+    "Explanation",
+    "Family",
+    "Machine",
+    "disable",
+    "enable",
+    "explain",
+    "is_enabled",
+    "jastrow",
+    "local_values",
+    "rbm",
+    "rbm_mod_phase",
+    "rbm_multi_val",
+    "rbm_symm",
+    "register",
+    "rules",
+]

@@ -85,9 +85,9 @@ def _local_values(
     return _fwd(forward, logpsi, chunk_size, variables, values, samples, form)[0]
 
 
-def _chunk_size(chunk_size: int | None, samples: jax.Array, form: Form) -> int:
-    """How many configurations are evaluated at once."""
-    at_most = -(-len(samples) * form.max_conn_size // _N_CHUNKS)
+def chunk_size_of(chunk_size: int | None, n_samples: int, form: Form) -> int:
+    """How many configurations are evaluated at once, on a device with so many samples."""
+    at_most = -(-n_samples * form.max_conn_size // _N_CHUNKS)
     return min(chunk_size or CHUNK_SIZE, max(at_most, _MIN_CHUNK_SIZE))
 
 
@@ -95,7 +95,7 @@ def forward(
     logpsi: LogPsi, chunk_size: int | None, variables: Any, form: Form, samples: jax.Array
 ) -> jax.Array:
     """The local values on one device."""
-    chunk_size = _chunk_size(chunk_size, samples, form)
+    chunk_size = chunk_size_of(chunk_size, len(samples), form)
     log_psi = _in_chunks(logpsi, chunk_size)(variables, samples)
     dtype = jnp.result_type(form.dtype, log_psi.dtype)
 
@@ -181,7 +181,7 @@ def _backward(
     cotangent: jax.Array,
 ) -> tuple[Any, Any]:
     """The derivatives by the variables and by the coefficients, on one device."""
-    chunk_size = _chunk_size(chunk_size, samples, form)
+    chunk_size = chunk_size_of(chunk_size, len(samples), form)
     form = form.replace_values(values)
     log_psi = _in_chunks(logpsi, chunk_size)(variables, samples)
     leaves, structure = jax.tree.flatten(variables)

@@ -1,53 +1,79 @@
-"""The rules by which NetKet's variational states find the local energies of our operators."""
+"""The rules by which NetKet's Monte Carlo states find the local energies of our operators."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import netket.jax as nkjax
-from netket.operator import DiscreteJaxOperator
-from netket.vqs import MCMixedState, MCState, get_local_kernel, get_local_kernel_arguments
+from netket.operator import Squared
+from netket.vqs import MCState, get_local_kernel, get_local_kernel_arguments
 from netket.vqs.mc import check_hilbert
 
-from ferroket.local_energy import any_network, rbm
+from ferroket.local_energy import any_network, family
+from ferroket.local_energy.enabling import PRECEDENCE, replacement
 from ferroket.operator.accelerated import Accelerated
-
 
 def kernel(vstate: MCState, operator: Accelerated) -> Callable[..., Any]:
     """The fastest kernel for a model and an operator."""
-    if rbm.why_not(vstate.model, operator) is None:
-        return nkjax.HashablePartial(rbm.local_values, model=vstate.model)
-    return any_network.local_values
+    found, _ = family.find(vstate, operator)
+    if found is None:
+        return any_network.local_values
+    return nkjax.HashablePartial(
+        family.local_values, family=found, model=vstate._model, vstate_logpsi=vstate._apply_fun
+    )
 
 
-@get_local_kernel_arguments.dispatch
-def _arguments(vstate: MCState, operator: Accelerated) -> tuple[Any, Accelerated]:
+@partial(get_local_kernel_arguments.dispatch, precedence=PRECEDENCE)
+def _arguments(vstate: MCState, operator: Accelerated) -> tuple[jax.Array, Accelerated]:
     check_hilbert(vstate.hilbert, operator.hilbert)
     return vstate.samples, operator
 
 
-@get_local_kernel.dispatch
+@partial(get_local_kernel.dispatch, precedence=PRECEDENCE)
 def _kernel(vstate: MCState, operator: Accelerated) -> Callable[..., Any]:
     return kernel(vstate, operator)
 
 
-@get_local_kernel.dispatch
+@partial(get_local_kernel.dispatch, precedence=PRECEDENCE)
 def _chunked_kernel(vstate: MCState, operator: Accelerated, chunk_size: int) -> Callable[..., Any]:
     return kernel(vstate, operator)
 
 
-# Density matrices have rules for any operator in JAX: without these, theirs and ours would be equally good.
+# A†A, of which NetKet evaluates |A_loc|². Its rules for this class are replaced, since one for Squared[Accelerated]
+# would have plum look into the types of all operators.
+
+_ARGUMENTS = get_local_kernel_arguments.invoke(MCState, Squared)
+_KERNEL = get_local_kernel.invoke(MCState, Squared)
+_CHUNKED_KERNEL = get_local_kernel.invoke(MCState, Squared, int)
+
+
+def _squared(of_parent: Callable[..., Any], *args: Any, **kwargs: Any) -> jax.Array:
+    return jnp.abs(of_parent(*args, **kwargs)) ** 2
+
+
+def _parent(operator: Squared) -> Accelerated | None:
+    """What is squared, if it is evaluated by kernels of ours."""
+    parent = operator.parent
+    return parent if isinstance(parent, Accelerated) else replacement(parent)
 
 
 @get_local_kernel_arguments.dispatch
-def _arguments_of_mixed(vstate: MCMixedState, operator: Accelerated) -> Any:
-    return get_local_kernel_arguments.invoke(MCMixedState, DiscreteJaxOperator)(vstate, operator)
+def _arguments_of_squared(vstate: MCState, operator: Squared) -> Any:
+    parent = _parent(operator)
+    return _ARGUMENTS(vstate, operator) if parent is None else get_local_kernel_arguments(vstate, parent)
 
 
 @get_local_kernel.dispatch
-def _kernel_of_mixed(vstate: MCMixedState, operator: Accelerated) -> Any:
-    return get_local_kernel.invoke(MCMixedState, DiscreteJaxOperator)(vstate, operator)
+def _kernel_of_squared(vstate: MCState, operator: Squared) -> Callable[..., Any]:
+    parent = _parent(operator)
+    return _KERNEL(vstate, operator) if parent is None else nkjax.HashablePartial(_squared, kernel(vstate, parent))
 
 
 @get_local_kernel.dispatch
-def _chunked_kernel_of_mixed(vstate: MCMixedState, operator: Accelerated, chunk_size: int) -> Any:
-    return get_local_kernel.invoke(MCMixedState, DiscreteJaxOperator, int)(vstate, operator, chunk_size)
+def _chunked_kernel_of_squared(vstate: MCState, operator: Squared, chunk_size: int) -> Callable[..., Any]:
+    parent = _parent(operator)
+    if parent is None:
+        return _CHUNKED_KERNEL(vstate, operator, chunk_size)
+    return nkjax.HashablePartial(_squared, kernel(vstate, parent))

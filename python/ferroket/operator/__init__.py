@@ -37,3 +37,6 @@ __all__ = [
     "permutation",
     "spin",
 ]
+
+# Whoever has an operator wants NetKet's states to know how to evaluate it.
+from ferroket import local_energy as _local_energy  # noqa: E402, F401

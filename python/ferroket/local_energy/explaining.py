@@ -1,0 +1,78 @@
+"""Which way a local energy takes, and why not a faster one."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+from netket.operator import Squared
+from netket.vqs import MCMixedState, MCState
+
+from ferroket.local_energy import any_network, enabling, family
+from ferroket.operator import accelerate
+from ferroket.operator.accelerated import Accelerated
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What :func:`explain` found."""
+
+    path: str
+    """``known ratios``, ``any network``, or ``NetKet``."""
+    family: str | None = None
+    """The family of models with known ratios."""
+    kernel: str = ""
+    """What evaluates the local energy, in words."""
+    reasons: list[str] = field(default_factory=list)
+    """Why it isn't a faster one."""
+    chunk_size: int | None = None
+    """How many configurations the network sees at once, on each device."""
+
+    def __str__(self) -> str:
+        lines = [f"{self.path}: {self.kernel}"]
+        if self.chunk_size is not None:
+            lines.append(f"configurations at once: {self.chunk_size}")
+        lines += [f"not faster, because {reason}" for reason in self.reasons]
+        return "\n".join(lines)
+
+
+def explain(vstate: Any, operator: Any) -> Explanation:
+    """Tells which way ``vstate.expect(operator)`` takes, and why not a faster one.
+
+    Args:
+        vstate: A variational state of NetKet's.
+        operator: One of ours, or NetKet's.
+    """
+    if isinstance(operator, Squared):
+        operator = operator.parent
+    if not isinstance(vstate, MCState):
+        return _netkets(f"{type(vstate).__name__} is no MCState, and has no local energies of samples to accelerate")
+    if isinstance(vstate, MCMixedState):
+        return _netkets("the state is a density matrix, for whose local values only NetKet has kernels")
+    if not isinstance(operator, Accelerated):
+        try:
+            accelerated = accelerate(operator)
+        except TypeError as error:
+            return _netkets(str(error))
+        if not isinstance(accelerated, Accelerated):
+            return _netkets(f"{type(operator).__name__} has parts that can't be accelerated together")
+        if not enabling.is_enabled():
+            return _netkets("the operator is NetKet's: call fk.enable(), or give fk.accelerate(operator)")
+        operator = accelerated
+    found, reasons = family.find(vstate, operator)
+    if found is None:
+        return _any_network(vstate, operator, reasons)
+    platform = jax.default_backend()
+    if platform != "cpu":
+        return _any_network(vstate, operator, [f"the kernel for {found.name} runs on CPUs, and this is {platform}"])
+    return Explanation("known ratios", found.name, f"amplitude ratios of {found.name} in Rust; no connected configurations")
+
+
+def _netkets(reason: str) -> Explanation:
+    return Explanation("NetKet", None, "NetKet's own kernel", [reason])
+
+
+def _any_network(vstate: MCState, operator: Accelerated, reasons: list[str]) -> Explanation:
+    n_samples = -(-vstate.n_samples // jax.device_count())
+    chunk_size = any_network.chunk_size_of(vstate.chunk_size, n_samples, operator._form)
+    words = "the network on the connected configurations whose matrix elements aren't zero, in chunks"
+    return Explanation("any network", None, words, reasons, chunk_size)
