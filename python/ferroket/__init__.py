@@ -8,20 +8,36 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ferroket import distributed, operator
+    from ferroket import distributed, local_energy, operator
     from ferroket.distributed import initialize, runtime_info
+    from ferroket.local_energy import disable, enable, explain
     from ferroket.operator import accelerate
 
 # Where each public name lives; a name that equals its module is the module itself.
 _PUBLIC = {
     "accelerate": "ferroket.operator",
+    "disable": "ferroket.local_energy",
     "distributed": "ferroket.distributed",
+    "enable": "ferroket.local_energy",
+    "explain": "ferroket.local_energy",
     "initialize": "ferroket.distributed",
+    "local_energy": "ferroket.local_energy",
     "operator": "ferroket.operator",
     "runtime_info": "ferroket.distributed",
 }
 
-__all__ = ["__version__", "accelerate", "distributed", "initialize", "operator", "runtime_info"]
+__all__ = [
+    "__version__",
+    "accelerate",
+    "disable",
+    "distributed",
+    "enable",
+    "explain",
+    "initialize",
+    "local_energy",
+    "operator",
+    "runtime_info",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,9 @@ from typing import Any, final
 def ffi_handlers() -> dict[str, Any]:
     """The handlers by name, each a capsule as ``jax.ffi.register_ffi_target`` takes it."""
 
+def fma_rate() -> float:
+    """The rate at which this core multiplies and adds float64 numbers in registers, in operations a second."""
+
 def keep_freed_memory() -> None:
     """Lets the process keep up to 256 MiB that it has freed, unless the user has set the allocator's own variables."""
 

@@ -117,6 +117,20 @@ def operators(
 
 
 @bench.command()
+def local_energy(
+    json: Json = None,
+    plot: Plot = None,
+    cases: Annotated[str, typer.Option(help="Part of the name of the cases to run; all by default.")] = "",
+    batch: Annotated[int, typer.Option(min=1, help="Number of samples.")] = 1024,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each contender is measured.")] = 5,
+) -> None:
+    """Local energies, beside those of NetKet's kernels and the bare network."""
+    from ferroket.bench import local_energy
+
+    _show(local_energy.run(cases=cases, batch=batch, rounds=rounds), json, plot)
+
+
+@bench.command()
 def collectives(json: Json = None, plot: Plot = None, ranks: Ranks = 2, rounds: Rounds = 5) -> None:
     """Psum through JAX, over MPI and over gloo."""
     from ferroket.bench import collectives

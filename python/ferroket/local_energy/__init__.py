@@ -3,7 +3,7 @@
 :func:`local_values` serves any network. Models whose amplitude ratios are known have a :class:`Family` each.
 """
 
-from ferroket.local_energy import jastrow, rbm, rbm_mod_phase, rbm_multi_val, rbm_symm, rules
+from ferroket.local_energy import jastrow, machine, rbm, rbm_mod_phase, rbm_multi_val, rbm_symm, rules
 from ferroket.local_energy.any_network import local_values
 from ferroket.local_energy.enabling import disable, enable, is_enabled
 from ferroket.local_energy.explaining import Explanation, explain
@@ -20,6 +20,7 @@ __all__ = [
     "is_enabled",
     "jastrow",
     "local_values",
+    "machine",
     "rbm",
     "rbm_mod_phase",
     "rbm_multi_val",

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 mod crash;
 mod deadline;
 mod handlers;
+mod limits;
 mod memory;
 mod mpi;
 mod peers;
@@ -21,6 +22,8 @@ mod _lib {
     use super::deadline::Deadline;
     #[pymodule_export]
     use super::handlers::ffi_handlers;
+    #[pymodule_export]
+    use super::limits::fma_rate;
     #[pymodule_export]
     use super::memory::keep_freed_memory;
     #[pymodule_export]

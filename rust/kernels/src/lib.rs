@@ -12,6 +12,7 @@ pub mod elements;
 pub mod error;
 pub mod ising;
 pub mod jastrow;
+pub mod limits;
 pub mod local_states;
 pub mod planes;
 pub mod ratios;

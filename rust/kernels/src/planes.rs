@@ -125,6 +125,12 @@ fn times_plus<T: Real, const N: usize, const FUSED: bool>(a: [T; N], b: [T; N], 
     from_fn(|place| a[place].times_plus::<FUSED>(b[place], c[place]))
 }
 
+// `array::map` isn't always inlined, and what isn't is compiled for the oldest processors.
+#[inline(always)]
+fn negated<T: Real, const N: usize>(a: [T; N]) -> [T; N] {
+    from_fn(|place| a[place].negated())
+}
+
 impl Algebra<1> for Reals {
     const ONE: [bool; 1] = [true];
     const MAGNITUDES: usize = 1;
@@ -172,7 +178,7 @@ impl Algebra<2> for Complexes {
         [c, ci]: Planes<T, 2, N>,
     ) -> Planes<T, 2, N> {
         [
-            times_plus::<T, N, FUSED>(a, b, times_plus::<T, N, FUSED>(ai.map(T::negated), bi, c)),
+            times_plus::<T, N, FUSED>(a, b, times_plus::<T, N, FUSED>(negated(ai), bi, c)),
             times_plus::<T, N, FUSED>(a, bi, times_plus::<T, N, FUSED>(ai, b, ci)),
         ]
     }
@@ -183,7 +189,7 @@ impl Algebra<2> for Complexes {
         [b, bi]: Planes<T, 2, N>,
     ) -> Planes<T, 2, N> {
         [
-            times_plus::<T, N, FUSED>(a, b, times(ai.map(T::negated), bi)),
+            times_plus::<T, N, FUSED>(a, b, times(negated(ai), bi)),
             times_plus::<T, N, FUSED>(a, bi, times(ai, b)),
         ]
     }

@@ -122,7 +122,7 @@ impl<R: Ratios> Sums<'_, R> {
                 *place = lane;
                 n += 1;
             }
-            let ratios = self.ratios.ratios::<FUSED>(together.map(|lane| self.first + lane));
+            let ratios = self.ratios.ratios::<FUSED>(std::array::from_fn(|place| self.first + together[place]));
             for (&lane, ratio) in together[..n].iter().zip(ratios) {
                 self.local[lane] += mel(lane) * ratio;
             }

@@ -201,11 +201,14 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
                 *to = sign.times_plus::<FUSED>(delta, *to);
             }
         }
+        let signed = |numbers: Units<T, P>| -> Units<T, P> {
+            std::array::from_fn(|plane| std::array::from_fn(|unit| sign.times(numbers[plane][unit])))
+        };
         let (cosh, sinh) = (parts(cosh), parts(sinh));
         for part in 0..cosh[0].len() {
-            let own = |table: &[Vec<T>; P]| -> Units<T, P> { part_of(&parts(table.each_ref().map(Vec::as_slice)), part) };
+            let own = |table: &[Vec<T>; P]| -> Units<T, P> { part_of(&parts(slices(table)), part) };
             let (c, s) = (own(&self.cosh), own(&self.sinh));
-            let (c2, s2) = (part_of(&cosh, part), part_of(&sinh, part).map(|plane| plane.map(|number| T::times(sign, number))));
+            let (c2, s2) = (part_of(&cosh, part), signed(part_of(&sinh, part)));
             let new_cosh = A::product_plus::<T, UNITS, FUSED>(c, c2, A::product::<T, UNITS, FUSED>(s, s2));
             let new_sinh = A::product_plus::<T, UNITS, FUSED>(s, c2, A::product::<T, UNITS, FUSED>(c, s2));
             for plane in 0..P {
@@ -249,14 +252,16 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
 
     /// The products of the factors of all units that aren't set apart, for the tanh θ of some samples.
     #[inline(always)]
-    fn products<const Q: usize, const FUSED: bool>(&self, tanh: [[&[T]; P]; Q]) -> [Complex<f64>; Q] {
-        let one: Units<T, P> = A::ONE.map(|one| [if one { T::ONE } else { T::default() }; UNITS]);
+    fn products<'s, const Q: usize, const FUSED: bool>(&'s self, tanh: [[&'s [T]; P]; Q]) -> [Complex<f64>; Q] {
+        let one: Units<T, P> = std::array::from_fn(|plane| [if A::ONE[plane] { T::ONE } else { T::default() }; UNITS]);
         let mut products = [one; Q];
-        let cosh = parts(self.cosh.each_ref().map(Vec::as_slice));
+        let cosh = parts(slices(&self.cosh));
         let len = cosh[0].len();
-        let shortened = |table| parts(table).map(|plane| &plane[..len]);
-        let sinh = shortened(self.sinh.each_ref().map(Vec::as_slice));
-        let tanh = tanh.map(shortened);
+        let shortened = |table: [&'s [T]; P]| -> [&'s [[T; UNITS]]; P] {
+            std::array::from_fn(|plane| &table[plane].as_chunks().0[..len])
+        };
+        let sinh = shortened(slices(&self.sinh));
+        let tanh: [[&[[T; UNITS]]; P]; Q] = std::array::from_fn(|sample| shortened(tanh[sample]));
         for part in 0..len {
             let (c, s) = (part_of(&cosh, part), part_of(&sinh, part));
             for (so_far, tanh) in products.iter_mut().zip(&tanh) {
@@ -264,16 +269,27 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
                 *so_far = A::product::<T, UNITS, FUSED>(*so_far, factor);
             }
         }
-        products.map(|of_units| {
-            if self.overflowing {
-                let logs = (0..UNITS).map(|unit| A::log(of_units.map(|plane| plane[unit].into())));
-                return logs.sum::<Complex<f64>>().exp();
-            }
-            let [a, b, c, d, e, f, g, h]: [[[f64; 1]; P]; UNITS] =
-                std::array::from_fn(|unit| of_units.map(|plane| [plane[unit].into()]));
-            let times = A::product::<f64, 1, FUSED>;
-            A::factor(times(times(times(a, e), times(b, f)), times(times(c, g), times(d, h))).map(|[number]| number))
-        })
+        let mut ratios = [Complex::default(); Q];
+        for (ratio, of_units) in ratios.iter_mut().zip(&products) {
+            *ratio = self.product_of_units::<FUSED>(of_units);
+        }
+        ratios
+    }
+
+    /// The factor of ψ that the products of some units make together.
+    #[inline(always)]
+    fn product_of_units<const FUSED: bool>(&self, products: &Units<T, P>) -> Complex<f64> {
+        if self.overflowing {
+            let logs = (0..UNITS).map(|unit| A::log(std::array::from_fn(|plane| products[plane][unit].into())));
+            return logs.sum::<Complex<f64>>().exp();
+        }
+        let mut halves: Planes<f64, P, 4> = std::array::from_fn(|plane| std::array::from_fn(|unit| products[plane][unit].into()));
+        let others: Planes<f64, P, 4> = std::array::from_fn(|plane| std::array::from_fn(|unit| products[plane][4 + unit].into()));
+        halves = A::product::<f64, 4, FUSED>(halves, others);
+        let at = |unit: usize| -> Planes<f64, P, 1> { std::array::from_fn(|plane| [halves[plane][unit]]) };
+        let (a, b) = (A::product::<f64, 1, FUSED>(at(0), at(1)), A::product::<f64, 1, FUSED>(at(2), at(3)));
+        let all = A::product::<f64, 1, FUSED>(a, b);
+        A::factor(std::array::from_fn(|plane| all[plane][0]))
     }
 
     /// The logarithm of the other factors, for the θ of a sample.
@@ -294,13 +310,19 @@ type Units<T, const P: usize> = Planes<T, P, UNITS>;
 /// Tables in parts of so many units as are evaluated together.
 #[inline(always)]
 fn parts<T, const P: usize>(table: [&[T]; P]) -> [&[[T; UNITS]]; P] {
-    table.map(|plane| plane.as_chunks().0)
+    std::array::from_fn(|plane| table[plane].as_chunks().0)
+}
+
+/// Vectors as slices.
+#[inline(always)]
+fn slices<T, const P: usize>(table: &[Vec<T>; P]) -> [&[T]; P] {
+    std::array::from_fn(|plane| &table[plane][..])
 }
 
 /// One of the parts.
 #[inline(always)]
 fn part_of<T: Copy, const P: usize>(table: &[&[[T; UNITS]]; P], part: usize) -> Units<T, P> {
-    table.map(|plane| plane[part])
+    std::array::from_fn(|plane| table[plane][part])
 }
 
 /// The machine at some samples, as [`Ratios`].
@@ -343,7 +365,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
 
     #[inline(always)]
     fn ratios<const FUSED: bool>(&self, samples: [usize; TOGETHER]) -> [Complex<f64>; TOGETHER] {
-        let mut ratios = self.row.products::<TOGETHER, FUSED>(samples.map(|sample| self.of_sample(self.hidden.tanh, sample)));
+        let mut ratios = self.row.products::<TOGETHER, FUSED>(std::array::from_fn(|place| self.of_sample(self.hidden.tanh, samples[place])));
         for (ratio, sample) in ratios.iter_mut().zip(samples) {
             *ratio *= self.of_bias;
             if !self.row.wide.is_empty() {

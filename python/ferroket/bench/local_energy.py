@@ -1,0 +1,219 @@
+"""``ferroket bench local-energy``: local energies, beside those of NetKet's kernels and the bare network."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import netket as nk
+import netket.jax as nkjax
+import numpy as np
+from netket.vqs import MCState, get_local_kernel
+from netket.vqs.mc import kernels
+
+from ferroket import _lib
+from ferroket.bench import models
+from ferroket.bench.hamiltonians import fermi_hubbard, heisenberg, ising
+from ferroket.bench.report import Report, Row
+from ferroket.bench.timing import paired, seconds
+from ferroket.distributed import cores
+from ferroket.operator import accelerate
+
+try:
+    from netket.vqs.mc.kernels_packed import local_value_kernel_jax_packed
+except ImportError:
+    local_value_kernel_jax_packed = None
+
+OURS, DEFAULT, PACKED, BARE = "Ferroket", "NetKet", "NetKet packed", "bare network"
+_ONE_CORE, _DOUBLE, _PEAK = "one core", "float64", "FMA peak"
+_CORES_BAR, _SINGLE_BAR = 1.7, 1.6
+# So much of its time the bare network on exactly the configurations that matter may take.
+_NETWORK_BAR = 1 / 1.15
+# What the others are given to choose their best from.
+_CHUNK_SIZES = (None, 512, 1024, 2048, 4096, 8192)
+
+
+def _rbm(alpha: int, dtype: Any = float) -> Callable[[], Any]:
+    return lambda: nk.models.RBM(alpha=alpha, param_dtype=dtype)
+
+
+# name: operator, model, and how many times faster than NetKet's fastest it has to be.
+KNOWN: dict[str, tuple[Callable[[], Any], Callable[[], Any], float | None]] = {
+    "Ising chain 64, RBM α=1": (partial(ising, 64), _rbm(1), 20),
+    "Ising chain 64, RBM α=4": (partial(ising, 64), _rbm(4), 25),
+    "Heisenberg 10×10, RBM α=1": (partial(heisenberg, total_sz=0), _rbm(1), 20),
+    "Heisenberg 10×10, RBM α=4, complex128": (partial(heisenberg, total_sz=0), _rbm(4, complex), 40),
+    "Heisenberg 10×10, RBM α=4, float32": (partial(heisenberg, total_sz=0), _rbm(4, np.float32), None),
+    "Heisenberg 10×10, RBMModPhase α=1": (partial(heisenberg, total_sz=0), lambda: nk.models.RBMModPhase(alpha=1), None),
+    "Fermi-Hubbard 4×4, RBM α=2": (lambda: fermi_hubbard((4, 4)), _rbm(2), 10),
+    "Heisenberg 10×10, Jastrow": (partial(heisenberg, total_sz=0), lambda: nk.models.Jastrow(param_dtype=float), 10),
+}
+
+
+def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
+    """Local energies of models whose amplitude ratios are known, and of any network.
+
+    NetKet's kernels, and the bare network, have the best of several chunk sizes; ours has the default.
+
+    Args:
+        cases: a part of the name of those to run; all by default.
+        batch: the number of samples.
+        rounds: how many times each contender is measured.
+
+    Raises:
+        ValueError: no case has such a name; the batch has no sample.
+        AssertionError: NetKet's local energies are others.
+    """
+    if batch < 1:
+        raise ValueError(f"batch is {batch}: a batch has at least 1 sample")
+    lattices = {"Heisenberg 10×10": (partial(heisenberg, total_sz=0), 1), "Fermi-Hubbard 8×8": (fermi_hubbard, 2)}
+    found: dict[str, Callable[[str], Iterator[Row]]] = {}
+    for name, (build, model, bar) in KNOWN.items():
+        found[name] = partial(_known, build, model, bar, batch, rounds)
+    for lattice, (build, species) in lattices.items():
+        shape = (10, 10) if species == 1 else (8, 8)
+        for network, of_model in models.networks(shape, species).items():
+            found[f"{lattice}, {network}"] = partial(_network, build, of_model, batch, rounds)
+    found[_SINGLE] = partial(_single, batch, rounds)
+    if cores.can_bind() and len(cores.allowed()) > 1:
+        found[_CORES] = partial(_cores, batch, rounds)
+    if cores.can_bind():
+        found[_FLOPS] = partial(_flops, batch, rounds)
+    names = [name for name in found if cases.lower() in name.lower()]
+    if not names:
+        raise ValueError(f"no case has {cases!r} in its name: there are {', '.join(found)}")
+    _lib.keep_freed_memory()  # as `fk.initialize()` does; NetKet's kernels profit as well
+    rows = [row for name in names for row in found[name](name)]
+    title = f"local energies of {batch} samples"
+    return Report(title, OURS, rows, {"cases": cases, "batch": batch, "rounds": rounds})
+
+
+class _Setup:
+    """An operator of NetKet's, ours, a model, and samples."""
+
+    def __init__(self, reference: Any, model: Any, batch: int) -> None:
+        hilbert = reference.hilbert
+        self.reference, self.ours = reference, accelerate(reference)
+        self.x = hilbert.random_state(jax.random.key(0), batch).astype("int8")
+        self.state = MCState(nk.sampler.MetropolisLocal(hilbert, n_chains=16), model, n_samples=16, seed=1)
+        self.logpsi = self.state._apply_fun
+
+    def call(self, kernel: Callable[..., Any], operator: Any, **options: Any) -> Callable[[], Any]:
+        """A call of a kernel."""
+        function = jax.jit(partial(kernel, self.logpsi, **options))
+        return lambda: jax.block_until_ready(function(self.state.variables, self.x, operator))
+
+    def ours_call(self) -> Callable[[], Any]:
+        """A call of the kernel that NetKet's states take for our operators."""
+        return self.call(get_local_kernel(self.state, self.ours), self.ours)
+
+    def netkets(self) -> dict[str, Callable[[], Any]]:
+        """NetKet's kernels, each with its best chunk size."""
+        padded = [
+            self.call(kernels.local_value_kernel_jax, self.reference)
+            if size is None
+            else self.call(kernels.local_value_kernel_jax_chunked, self.reference, chunk_size=size)
+            for size in _CHUNK_SIZES
+        ]
+        found = {DEFAULT: _best(padded)}
+        if local_value_kernel_jax_packed is not None:
+            found[PACKED] = _best(
+                [self.call(local_value_kernel_jax_packed, self.reference, chunk_size=size) for size in _CHUNK_SIZES]
+            )
+        return found
+
+    def connected(self) -> jax.Array:
+        """The samples, and all other configurations with matrix elements that aren't zero."""
+        xp, _, sample, _ = self.ours._form.compact(
+            self.x, (0, 0), len(self.x) * self.ours.max_conn_size, off_diagonal_only=True
+        )
+        return jnp.concatenate([self.x, xp[sample < len(self.x)]])
+
+    def compare(self, netkets: Sequence[Callable[[], Any]], tolerance: float) -> None:
+        """Whether NetKet's local energies are ours."""
+        ours = np.asarray(self.ours_call()())
+        for call in netkets:
+            theirs = np.asarray(call())
+            np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance * np.abs(theirs).max())
+
+
+def _best(calls: Sequence[Callable[[], Any]]) -> Callable[[], Any]:
+    """The fastest of some functions."""
+    return min(calls, key=lambda call: min(seconds(call) for _ in range(3)))
+
+
+def _known(
+    build: Callable[[], Any], model: Callable[[], Any], bar: float | None, batch: int, rounds: int, name: str
+) -> Iterator[Row]:
+    """A model whose amplitude ratios are known."""
+    setup = _Setup(build(), model(), batch)
+    peers = setup.netkets()
+    setup.compare(list(peers.values()), 1e-4 if "float32" in name else 1e-10)
+    times = paired({OURS: setup.ours_call(), **peers}, rounds=rounds, warmup=1)
+    yield Row(name, times, bars={} if bar is None else dict.fromkeys(peers, bar))
+
+
+def _network(build: Callable[[], Any], model: Any, batch: int, rounds: int, name: str) -> Iterator[Row]:
+    """Any network."""
+    setup = _Setup(build(), model, batch)
+    peers = setup.netkets()
+    setup.compare(list(peers.values()), 1e-10)
+    connected = setup.connected()
+
+    def bare(size: int | None) -> Callable[[], Any]:
+        logpsi = setup.logpsi
+        if size is not None:
+            logpsi = nkjax.apply_chunked(logpsi, in_axes=(None, 0), chunk_size=size)
+        function = jax.jit(logpsi)
+        return lambda: jax.block_until_ready(function(setup.state.variables, connected))
+
+    contenders = {OURS: setup.ours_call(), **peers, BARE: _best([bare(size) for size in _CHUNK_SIZES[1:]])}
+    times = paired(contenders, rounds=rounds, warmup=1)
+    yield Row(name, times, bars={**dict.fromkeys(peers, 1.0), BARE: _NETWORK_BAR})
+
+
+_SINGLE = "float32 beside float64: Heisenberg 10×10, RBM α=4"
+
+
+def _single(batch: int, rounds: int, name: str) -> Iterator[Row]:
+    """Half the bytes, and twice the numbers in a vector."""
+    calls = {
+        contender: _Setup(heisenberg(total_sz=0), nk.models.RBM(alpha=4, param_dtype=dtype), batch).ours_call()
+        for contender, dtype in ((OURS, np.float32), (_DOUBLE, np.float64))
+    }
+    yield Row(name, paired(calls, rounds=rounds), bars={_DOUBLE: _SINGLE_BAR})
+
+
+_CORES = "all cores beside one: Heisenberg 10×10, RBM α=4"
+
+
+def _cores(batch: int, rounds: int, name: str) -> Iterator[Row]:
+    """All cores that the process may use, beside one of them alone; the bar is for two."""
+    call = _Setup(heisenberg(total_sz=0), nk.models.RBM(alpha=4), batch).ours_call()
+    times = paired({OURS: call, _ONE_CORE: partial(_on_one_core, call)}, rounds=rounds)
+    yield Row(name, times, bars={_ONE_CORE: _CORES_BAR})
+
+
+def _on_one_core(call: Callable[[], Any]) -> None:
+    allowed = cores.allowed()
+    cores.bind(allowed[:1])
+    try:
+        call()
+    finally:
+        cores.bind(allowed)
+
+
+_FLOPS = "one core beside its FMA peak: Heisenberg 10×10, RBM α=4"
+
+
+def _flops(batch: int, rounds: int, name: str) -> Iterator[Row]:
+    """The time that the kernel's operations would take at the peak rate: three for each hidden unit and element."""
+    model = nk.models.RBM(alpha=4)
+    setup = _Setup(heisenberg(total_sz=0), model, batch)
+    call = setup.ours_call()
+    times = paired({OURS: partial(_on_one_core, call)}, rounds=rounds)
+    operations = 3 * (len(setup.connected()) - batch) * model.alpha * setup.x.shape[-1]
+    rates: list[float] = []
+    _on_one_core(lambda: rates.extend(_lib.fma_rate() for _ in range(rounds)))
+    yield Row(name, times, limits={_PEAK: operations / float(np.median(rates))})

@@ -1,0 +1,78 @@
+"""The models of the benchmarks, on periodic square lattices with one or two species of sites."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import netket as nk
+import numpy as np
+from netket.utils.group import Permutation, PermutationGroup
+
+
+class ResCNN(nn.Module):
+    """Residual blocks of 3×3 convolutions that know of the periodic boundary, then a sum over the sites."""
+
+    shape: tuple[int, int]
+    species: int = 1
+    features: int = 16
+    blocks: int = 2
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """ln ψ of configurations ``(n, N)``."""
+        convolution = {"kernel_size": (3, 3), "padding": "CIRCULAR", "param_dtype": float}
+        x = _on_lattice(x, self.shape, self.species)
+        x = nn.Conv(self.features, **convolution)(x)
+        for _ in range(self.blocks):
+            y = nn.Conv(self.features, **convolution)(nn.gelu(x))
+            x = x + nn.Conv(self.features, **convolution)(nn.gelu(y))
+        return nk.nn.log_cosh(x).sum(axis=(-3, -2, -1))
+
+
+class ViT(nn.Module):
+    """A vision transformer: attention between patches of 2×2 sites."""
+
+    shape: tuple[int, int]
+    species: int = 1
+    features: int = 32
+    heads: int = 4
+    layers: int = 2
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """ln ψ of configurations ``(n, N)``."""
+        x = _on_lattice(x, self.shape, self.species)
+        x = nn.Conv(self.features, (2, 2), strides=(2, 2), padding="VALID", param_dtype=float)(x)
+        x = x.reshape(x.shape[0], -1, self.features)
+        x = x + self.param("place", nn.initializers.normal(0.1), x.shape[-2:], float)
+        for _ in range(self.layers):
+            y = nn.LayerNorm(param_dtype=float)(x)
+            x = x + nn.MultiHeadDotProductAttention(self.heads, param_dtype=float)(y, y)
+            y = nn.Dense(2 * self.features, param_dtype=float)(nn.LayerNorm(param_dtype=float)(x))
+            x = x + nn.Dense(self.features, param_dtype=float)(nn.gelu(y))
+        return nk.nn.log_cosh(x.sum(axis=-2)).sum(axis=-1)
+
+
+def _on_lattice(x: jax.Array, shape: tuple[int, int], species: int) -> jax.Array:
+    """Configurations ``(n, N)`` as images ``(n, *shape, species)``."""
+    return jnp.moveaxis(x.reshape(-1, species, *shape), 1, -1).astype(float)
+
+
+def gcnn(shape: tuple[int, int], species: int = 1) -> Any:
+    """Convolutions over the translations of the lattice, which move all species together."""
+    translations = np.asarray(nk.graph.Grid(shape, pbc=True).translation_group())
+    sites = translations.shape[1]
+    moved = np.concatenate([translations + species_ * sites for species_ in range(species)], axis=1)
+    group = PermutationGroup([Permutation(permutation_array=row) for row in moved], degree=sites * species)
+    return nk.models.GCNN(symmetries=group, layers=2, features=4, mode="irreps", param_dtype=float)
+
+
+def networks(shape: tuple[int, int], species: int) -> dict[str, Any]:
+    """Those of which no ratios are known."""
+    return {
+        "MLP": nk.models.MLP(hidden_dims=(200, 200), param_dtype=float),
+        "ResCNN": ResCNN(shape, species),
+        "GCNN": gcnn(shape, species),
+        "ViT": ViT(shape, species),
+    }
