@@ -1,5 +1,7 @@
 """Local values with any network, against NetKet's kernel and full summation."""
 
+from functools import partial
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -48,12 +50,21 @@ def setup(hilbert, network, n_samples=12, dtype=np.int8):
     return x, variables
 
 
+def evaluate(logpsi, variables, x, operator, chunk_size=None):
+    return jax.jit(partial(local_values, logpsi, chunk_size=chunk_size))(variables, x, operator)
+
+
 def netkets(logpsi, variables, x, operator):
-    return local_value_kernel_jax(logpsi, variables, x, operator)
+    return jax.jit(local_value_kernel_jax, static_argnums=0)(logpsi, variables, x, operator)
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.title)
-def test_every_operator(example):
+# Of each form, and with elements that depend on the sample in number; the contract tests hold the elements of all.
+TITLES = ("transverse-field Ising model", "Fermi-Hubbard model", "Bose-Hubbard model")
+SOME = [example for example in EXAMPLES if example.title in TITLES]
+
+
+@pytest.mark.parametrize("example", SOME, ids=lambda example: example.title)
+def test_operators(example):
     compare(example.ours(), NETWORKS["complex amplitudes"])
 
 
@@ -65,7 +76,7 @@ def test_every_network(network):
 
 def compare(operator, network):
     x, variables = setup(operator.hilbert, network)
-    results = local_values(network.apply, variables, x, operator)
+    results = evaluate(network.apply, variables, x, operator)
     expected = netkets(network.apply, variables, x, operator)
     assert results.dtype == expected.dtype
     assert results.shape == (12,)
@@ -84,7 +95,7 @@ def test_chunks(n_samples, chunk_size):
         seen.append(len(x))
         return network.apply(variables, x)
 
-    results = local_values(logpsi, variables, x, HEISENBERG, chunk_size=chunk_size)
+    results = evaluate(logpsi, variables, x, HEISENBERG, chunk_size)
     np.testing.assert_allclose(results, netkets(network.apply, variables, x, HEISENBERG), rtol=1e-12)
     assert max(seen, default=0) <= max(chunk_size or 10_000, n_samples if chunk_size is None else 0)
 
@@ -95,7 +106,7 @@ def test_one_program_for_all_samples():
     traced = []
 
     @jax.jit
-    def evaluate(variables, x, operator):
+    def traced_values(variables, x, operator):
         traced.append(1)
         return local_values(network.apply, variables, x, operator, chunk_size=8)
 
@@ -104,7 +115,7 @@ def test_one_program_for_all_samples():
         x = HILBERT.random_state(jax.random.key(seed), 6)
         variables = network.init(jax.random.key(0), x[:1])
         expected = netkets(network.apply, variables, x, operator)
-        np.testing.assert_allclose(evaluate(variables, x, operator), expected, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(traced_values(variables, x, operator), expected, rtol=1e-12, atol=1e-12)
     assert len(traced) == 1
 
 
@@ -121,7 +132,7 @@ def by_parts(kernel, network, x, operator, chunk_size=None):
     variables = network.init(jax.random.key(0), x[:1])
     params = variables.pop("params")
     state = variables
-    return jax.grad(function, argnums=(0, 1))(params, 1.3)
+    return jax.jit(jax.grad(function, argnums=(0, 1)))(params, 1.3)
 
 
 @pytest.mark.parametrize("network", list(NETWORKS.values())[:3], ids=list(NETWORKS)[:3])
@@ -144,7 +155,7 @@ def test_derivative_by_a_coefficient_that_is_zero():
     def function(h, kernel):
         return kernel(network.apply, variables, x, fk.operator.Ising(hilbert, graph, h=h)).sum()
 
-    derivatives = [jax.grad(function)(0.0, kernel) for kernel in (local_values, netkets)]
+    derivatives = [jax.jit(jax.grad(function), static_argnums=1)(0.0, kernel) for kernel in (local_values, netkets)]
     np.testing.assert_allclose(*derivatives, rtol=1e-12)
     assert abs(derivatives[0]) > 1e-3
 
@@ -153,11 +164,11 @@ def test_parameters_that_are_nan():
     network = NETWORKS["real"]
     x, variables = setup(HILBERT, network)
     broken = jax.tree.map(lambda leaf: leaf * np.nan if leaf.dtype == float else leaf, variables)
-    assert np.isnan(local_values(network.apply, broken, x, HEISENBERG)).all()
+    assert np.isnan(evaluate(network.apply, broken, x, HEISENBERG)).all()
 
 
 def test_bad_samples():
     network = NETWORKS["real"]
     x, variables = setup(HILBERT, network)
     with pytest.raises(jax.errors.JaxRuntimeError, match="3.*local states"):
-        jax.block_until_ready(local_values(network.apply, variables, x.at[2, 1].set(3), HEISENBERG))
+        jax.block_until_ready(evaluate(network.apply, variables, x.at[2, 1].set(3), HEISENBERG))

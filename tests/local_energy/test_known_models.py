@@ -1,5 +1,6 @@
 """Models whose amplitude ratios are known, in Rust, against their definition and NetKet's kernel."""
 
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -77,7 +78,13 @@ def known_values(state: Any, operator: Any, x: Any, **options: Any) -> jax.Array
     """By the kernel that NetKet's states take, which must be that of a family."""
     kernel = nk.vqs.get_local_kernel(state, operator)
     assert family.find(state, operator)[0] is not None
-    values: jax.Array = kernel(state._apply_fun, state.variables, x, operator, **options)
+    values: jax.Array = jax.jit(partial(kernel, state._apply_fun, **options))(state.variables, x, operator)
+    return values
+
+
+def netkets_values(logpsi: Any, variables: Any, x: Any, operator: Any) -> jax.Array:
+    """By NetKet's kernel."""
+    values: jax.Array = jax.jit(local_value_kernel_jax, static_argnums=0)(logpsi, variables, x, operator)
     return values
 
 
@@ -87,7 +94,7 @@ def is_single(state: Any) -> bool:
 
 def compare(state: Any, operator: Any, x: Any) -> None:
     found = known_values(state, operator, x)
-    expected = local_value_kernel_jax(state._apply_fun, state.variables, x, operator)
+    expected = netkets_values(state._apply_fun, state.variables, x, operator)
     assert found.dtype == expected.dtype
     tolerance = 3e-5 if is_single(state) else 1e-12
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max(initial=0))
@@ -131,7 +138,7 @@ def test_large_parameters(name: str, scale: float) -> None:
     # In double precision in any case: of numbers of e^100, NetKet's float32 knows few digits.
     double = {np.dtype(np.float32): np.float64, np.dtype(np.complex64): np.complex128}
     variables = jax.tree.map(lambda leaf: leaf.astype(double.get(leaf.dtype, leaf.dtype)), state.variables)
-    expected = np.asarray(local_value_kernel_jax(state._apply_fun, variables, x, operator))
+    expected = np.asarray(netkets_values(state._apply_fun, variables, x, operator))
     finite = np.abs(expected) < (1e37 if is_single(state) else 1e300)
     assert finite.any()
     # The angles of complex amplitudes are as large as their logarithms, and as inexact.
@@ -177,7 +184,7 @@ def test_derivatives() -> None:
             values = kernel(state._apply_fun, {"params": parameters}, x, factor * operator)
             return (jnp.arange(len(x)) * jnp.abs(values) ** 2).sum()
 
-        return jax.grad(function, argnums=(0, 1))(state.parameters, 1.3)
+        return jax.jit(jax.grad(function, argnums=(0, 1)))(state.parameters, 1.3)
 
     found, expected = of(nk.vqs.get_local_kernel(state, operator)), of(local_value_kernel_jax)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-9), found, expected)
@@ -197,7 +204,7 @@ def test_one_program_for_all_parameters_and_coefficients() -> None:
     for h in (0.1, 0.2):
         operator = fk.operator.Ising(SPINS, CHAIN, h=h)
         variables = jax.tree.map(lambda leaf, h=h: leaf * h, state.variables)
-        expected = local_value_kernel_jax(state._apply_fun, variables, x, operator)
+        expected = netkets_values(state._apply_fun, variables, x, operator)
         np.testing.assert_allclose(evaluate(variables, x, operator), expected, rtol=1e-12)
     assert len(traced) == 1
 
@@ -216,7 +223,7 @@ def test_no_connected_configuration_is_built() -> None:
 def test_gpus_evaluate_the_network() -> None:
     state, x = make_state(MODELS["RBM"], OPERATORS["Ising"])
     kernel = nk.vqs.get_local_kernel(state, OPERATORS["Ising"])
-    expected = local_value_kernel_jax(state._apply_fun, state.variables, x, OPERATORS["Ising"])
+    expected = netkets_values(state._apply_fun, state.variables, x, OPERATORS["Ising"])
 
     def function(variables: Any, x: Any, operator: Any) -> jax.Array:
         return kernel(state._apply_fun, variables, x, operator)
@@ -264,7 +271,7 @@ def test_other_models_are_evaluated_as_any_network(model: Any, reason: str) -> N
     assert found is None
     assert any(reason in told for told in reasons), reasons
     values = nk.vqs.get_local_kernel(state, operator)(state._apply_fun, state.variables, x, operator)
-    expected = local_value_kernel_jax(state._apply_fun, state.variables, x, operator)
+    expected = netkets_values(state._apply_fun, state.variables, x, operator)
     np.testing.assert_allclose(values, expected, rtol=2e-2 if "bfloat16" in reason else 1e-12)
 
 
@@ -277,7 +284,7 @@ def test_another_function_of_the_same_state() -> None:
         return 2 * state._apply_fun(variables, x)
 
     values = nk.vqs.get_local_kernel(state, operator)(twice, state.variables, x, operator)
-    expected = local_value_kernel_jax(twice, state.variables, x, operator)
+    expected = netkets_values(twice, state.variables, x, operator)
     np.testing.assert_allclose(values, expected, rtol=1e-12)
 
 

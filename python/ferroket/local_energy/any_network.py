@@ -200,7 +200,8 @@ def _backward(
 
     total = _for_each_chunk(add, _zeros_like(floats, samples), form, samples, chunk_size)
     off_diagonal = result - form.on_diagonal(samples)
-    pullback = nkjax.vjp_chunked(function, floats, samples, chunk_size=chunk_size, chunk_argnums=1, nondiff_argnums=1)
+    # The network is evaluated once more for the derivative, chunk by chunk, and so takes no more memory.
+    _, pullback = jax.vjp(lambda moved: _in_chunks(jax.checkpoint(function), chunk_size)(moved, samples), floats)
     (of_samples,) = pullback(_as(-cotangent * off_diagonal, log_psi.dtype))
     of_floats = iter(map(jnp.add, total, of_samples))
     of_variables = structure.unflatten(next(of_floats) if d else None for d in differentiable)
