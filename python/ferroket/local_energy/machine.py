@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ferroket.local_energy.family import of_amplitudes, planes
 from ferroket.operator.compiled import Terms
 
-_UNITS = 8
+_UNITS = 16
 """The kernel takes hidden units in multiples of this."""
 
 

@@ -8,6 +8,7 @@ use crate::error::check;
 use crate::planes::{Real, complex};
 use crate::ratios::{Ratios, TOGETHER};
 use num_complex::Complex;
+use pulp::Simd;
 
 /// How ln ψ changes if sites go from their first to their second local state, in planes of real numbers.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +53,7 @@ fn at<T: Real, const P: usize>(table: &[T], place: usize) -> Complex<f64> {
 
 impl<T: Real, const P: usize> Ratios for Amplitudes<'_, T, P> {
     #[inline(always)]
-    fn change<const FUSED: bool>(&mut self, sites: &[usize], opposite: &[bool]) {
+    fn change<S: Simd>(&mut self, _: S, sites: &[usize], opposite: &[bool]) {
         self.changes.clear();
         self.of_pairs = Complex::default();
         for (&site, back) in sites.iter().zip([false].into_iter().chain(opposite.iter().copied())) {
@@ -72,7 +73,7 @@ impl<T: Real, const P: usize> Ratios for Amplitudes<'_, T, P> {
     }
 
     #[inline(always)]
-    fn ratios<const FUSED: bool>(&self, samples: [usize; TOGETHER]) -> [Complex<f64>; TOGETHER] {
+    fn ratios<S: Simd>(&self, _: S, samples: [usize; TOGETHER]) -> [Complex<f64>; TOGETHER] {
         let mut ratios = [Complex::default(); TOGETHER];
         for (ratio, sample) in ratios.iter_mut().zip(samples) {
             let mut log = self.of_pairs;

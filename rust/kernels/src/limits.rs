@@ -1,41 +1,37 @@
 //! What the machine could do at most, to read a kernel's time against.
 
-use crate::planes::Real;
-use crate::simd::{Arithmetic, fused};
+use pulp::{Arch, Simd, WithSimd};
 use std::hint::black_box;
 use std::time::Instant;
 
 /// Independent sums, enough to hide the latency of an addition.
 const SUMS: usize = 12;
-const LANES: usize = 8;
 const STEPS: u32 = 1 << 20;
 
 /// The rate at which one core multiplies and adds numbers of 64 bits that are in registers, in operations a second.
 #[must_use]
 pub fn fma_rate() -> f64 {
-    let start = Instant::now();
-    black_box(fused(Fma(black_box([[0.5; LANES]; SUMS]))));
-    let operations = 2.0 * f64::from(STEPS) * (SUMS * LANES) as f64;
-    operations / start.elapsed().as_secs_f64()
+    Arch::new().dispatch(Fma)
 }
 
-struct Fma([[f64; LANES]; SUMS]);
+struct Fma;
 
-impl Arithmetic for Fma {
-    type Output = [[f64; LANES]; SUMS];
+impl WithSimd for Fma {
+    type Output = f64;
 
     #[inline(always)]
-    fn run<const FUSED: bool>(self) -> Self::Output {
-        let Self(mut sums) = self;
-        let factor = black_box([0.5; LANES]);
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let factor = simd.splat_f64s(black_box(0.5));
+        let mut sums = [factor; SUMS];
+        let start = Instant::now();
         for _ in 0..STEPS {
             for sum in &mut sums {
-                for (number, factor) in sum.iter_mut().zip(factor) {
-                    *number = number.times_plus::<FUSED>(factor, factor);
-                }
+                *sum = simd.mul_add_e_f64s(*sum, factor, factor);
             }
         }
-        sums
+        let seconds = start.elapsed().as_secs_f64();
+        black_box(sums);
+        2.0 * f64::from(STEPS) * (SUMS * S::F64_LANES) as f64 / seconds
     }
 }
 

@@ -1,11 +1,17 @@
-//! Numbers as planes: of complex numbers all real parts, and then all imaginary parts.
+//! Numbers as planes of vectors: of complex numbers all real parts, and then all imaginary parts.
 
+use bytemuck::Pod;
 use num_complex::Complex;
+use pulp::{Scalar, Simd};
 use std::array::from_fn;
 use std::fmt::Debug;
+use std::ops::Neg;
 
 /// Real numbers that tables consist of.
-pub trait Real: Copy + Default + PartialEq + Debug + Into<f64> + Send + Sync {
+pub trait Real: Pod + Default + PartialEq + Neg<Output = Self> + Debug + Into<f64> + Send + Sync {
+    /// As many as a register of the processor holds.
+    type Vector<S: Simd>: Pod + Debug;
+
     /// 1.
     const ONE: Self;
 
@@ -19,22 +25,24 @@ pub trait Real: Copy + Default + PartialEq + Debug + Into<f64> + Send + Sync {
     #[must_use]
     fn nearest(number: f64) -> Self;
 
-    /// `self * a + b`, in one instruction where it is `FUSED`.
-    #[must_use]
-    fn times_plus<const FUSED: bool>(self, a: Self, b: Self) -> Self;
+    /// `number` in all places.
+    fn splat<S: Simd>(simd: S, number: Self) -> Self::Vector<S>;
 
-    /// `self * other`.
-    #[must_use]
-    fn times(self, other: Self) -> Self;
+    /// `a * b`.
+    fn times<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
 
-    /// `-self`.
-    #[must_use]
-    fn negated(self) -> Self;
+    /// `a * b + c`, in one instruction where there is one.
+    fn times_plus<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>, c: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// `-a`.
+    fn negated<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
 }
 
 macro_rules! reals {
-    ($($t:ty: $narrow:literal, $range:literal);+) => {$(
+    ($($t:ident, $vector:ident, $splat:ident, $mul:ident, $mul_add:ident, $neg:ident: $narrow:literal, $range:literal;)+) => {$(
         impl Real for $t {
+            type Vector<S: Simd> = S::$vector;
+
             const ONE: Self = 1.0;
             const NARROW: f64 = $narrow;
             const RANGE: f64 = $range;
@@ -45,46 +53,54 @@ macro_rules! reals {
             }
 
             #[inline(always)]
-            fn times_plus<const FUSED: bool>(self, a: Self, b: Self) -> Self {
-                // Without the instruction, `mul_add` would be a slow function.
-                if FUSED { self.mul_add(a, b) } else { self * a + b }
+            fn splat<S: Simd>(simd: S, number: Self) -> S::$vector {
+                simd.$splat(number)
             }
 
             #[inline(always)]
-            fn times(self, other: Self) -> Self {
-                self * other
+            fn times<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$mul(a, b)
             }
 
             #[inline(always)]
-            fn negated(self) -> Self {
-                -self
+            fn times_plus<S: Simd>(simd: S, a: S::$vector, b: S::$vector, c: S::$vector) -> S::$vector {
+                simd.$mul_add(a, b, c)
+            }
+
+            #[inline(always)]
+            fn negated<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
+                simd.$neg(a)
             }
         }
     )+};
 }
 
-reals!(f32: 2.5, 70.0; f64: 5.0, 600.0);
+reals! {
+    f32, f32s, splat_f32s, mul_f32s, mul_add_e_f32s, neg_f32s: 2.5, 70.0;
+    f64, f64s, splat_f64s, mul_f64s, mul_add_e_f64s, neg_f64s: 5.0, 600.0;
+}
 
-/// `N` numbers of `P` planes.
-pub type Planes<T, const P: usize, const N: usize> = [[T; N]; P];
+/// Vectors of numbers of `P` planes.
+pub type Planes<T, S, const P: usize> = [<T as Real>::Vector<S>; P];
 
 /// What numbers of `P` planes are, and what ψ they stand for.
 pub trait Algebra<const P: usize>: Copy + Debug + Send + Sync {
-    /// The number 1.
+    /// The planes of the number 1 that are 1; the others are 0.
     const ONE: [bool; P];
 
     /// How many of the planes make products large or small.
     const MAGNITUDES: usize;
 
     /// `a * b + c`.
-    fn product_plus<T: Real, const N: usize, const FUSED: bool>(
-        a: Planes<T, P, N>,
-        b: Planes<T, P, N>,
-        c: Planes<T, P, N>,
-    ) -> Planes<T, P, N>;
+    fn product_plus<T: Real, S: Simd>(
+        simd: S,
+        a: Planes<T, S, P>,
+        b: Planes<T, S, P>,
+        c: Planes<T, S, P>,
+    ) -> Planes<T, S, P>;
 
     /// `a * b`.
-    fn product<T: Real, const N: usize, const FUSED: bool>(a: Planes<T, P, N>, b: Planes<T, P, N>) -> Planes<T, P, N>;
+    fn product<T: Real, S: Simd>(simd: S, a: Planes<T, S, P>, b: Planes<T, S, P>) -> Planes<T, S, P>;
 
     /// ln cosh of a number, as a summand of ln ψ, up to a multiple of 2πi.
     fn log_cosh(number: [f64; P]) -> Complex<f64>;
@@ -99,6 +115,12 @@ pub trait Algebra<const P: usize>: Copy + Debug + Send + Sync {
     #[inline(always)]
     fn factor(number: [f64; P]) -> Complex<f64> {
         Self::log(number).exp()
+    }
+
+    /// `a * b`, of single numbers.
+    #[inline(always)]
+    fn times(a: [f64; P], b: [f64; P]) -> [f64; P] {
+        Self::product::<f64, Scalar>(Scalar::new(), a, b)
     }
 }
 
@@ -115,38 +137,23 @@ pub struct Complexes;
 #[derive(Debug, Clone, Copy)]
 pub struct Pairs;
 
-#[inline(always)]
-fn times<T: Real, const N: usize>(a: [T; N], b: [T; N]) -> [T; N] {
-    from_fn(|place| a[place].times(b[place]))
-}
-
-#[inline(always)]
-fn times_plus<T: Real, const N: usize, const FUSED: bool>(a: [T; N], b: [T; N], c: [T; N]) -> [T; N] {
-    from_fn(|place| a[place].times_plus::<FUSED>(b[place], c[place]))
-}
-
-// `array::map` isn't always inlined, and what isn't is compiled for the oldest processors.
-#[inline(always)]
-fn negated<T: Real, const N: usize>(a: [T; N]) -> [T; N] {
-    from_fn(|place| a[place].negated())
-}
-
 impl Algebra<1> for Reals {
     const ONE: [bool; 1] = [true];
     const MAGNITUDES: usize = 1;
 
     #[inline(always)]
-    fn product_plus<T: Real, const N: usize, const FUSED: bool>(
-        [a]: Planes<T, 1, N>,
-        [b]: Planes<T, 1, N>,
-        [c]: Planes<T, 1, N>,
-    ) -> Planes<T, 1, N> {
-        [times_plus::<T, N, FUSED>(a, b, c)]
+    fn product_plus<T: Real, S: Simd>(
+        simd: S,
+        [a]: Planes<T, S, 1>,
+        [b]: Planes<T, S, 1>,
+        [c]: Planes<T, S, 1>,
+    ) -> Planes<T, S, 1> {
+        [T::times_plus(simd, a, b, c)]
     }
 
     #[inline(always)]
-    fn product<T: Real, const N: usize, const FUSED: bool>([a]: Planes<T, 1, N>, [b]: Planes<T, 1, N>) -> Planes<T, 1, N> {
-        [times(a, b)]
+    fn product<T: Real, S: Simd>(simd: S, [a]: Planes<T, S, 1>, [b]: Planes<T, S, 1>) -> Planes<T, S, 1> {
+        [T::times(simd, a, b)]
     }
 
     fn log_cosh([number]: [f64; 1]) -> Complex<f64> {
@@ -172,25 +179,23 @@ impl Algebra<2> for Complexes {
     const MAGNITUDES: usize = 1;
 
     #[inline(always)]
-    fn product_plus<T: Real, const N: usize, const FUSED: bool>(
-        [a, ai]: Planes<T, 2, N>,
-        [b, bi]: Planes<T, 2, N>,
-        [c, ci]: Planes<T, 2, N>,
-    ) -> Planes<T, 2, N> {
+    fn product_plus<T: Real, S: Simd>(
+        simd: S,
+        [a, ai]: Planes<T, S, 2>,
+        [b, bi]: Planes<T, S, 2>,
+        [c, ci]: Planes<T, S, 2>,
+    ) -> Planes<T, S, 2> {
         [
-            times_plus::<T, N, FUSED>(a, b, times_plus::<T, N, FUSED>(negated(ai), bi, c)),
-            times_plus::<T, N, FUSED>(a, bi, times_plus::<T, N, FUSED>(ai, b, ci)),
+            T::times_plus(simd, a, b, T::times_plus(simd, T::negated(simd, ai), bi, c)),
+            T::times_plus(simd, a, bi, T::times_plus(simd, ai, b, ci)),
         ]
     }
 
     #[inline(always)]
-    fn product<T: Real, const N: usize, const FUSED: bool>(
-        [a, ai]: Planes<T, 2, N>,
-        [b, bi]: Planes<T, 2, N>,
-    ) -> Planes<T, 2, N> {
+    fn product<T: Real, S: Simd>(simd: S, [a, ai]: Planes<T, S, 2>, [b, bi]: Planes<T, S, 2>) -> Planes<T, S, 2> {
         [
-            times_plus::<T, N, FUSED>(a, b, times(negated(ai), bi)),
-            times_plus::<T, N, FUSED>(a, bi, times(ai, b)),
+            T::times_plus(simd, a, b, T::times(simd, T::negated(simd, ai), bi)),
+            T::times_plus(simd, a, bi, T::times(simd, ai, b)),
         ]
     }
 
@@ -220,17 +225,18 @@ impl Algebra<2> for Pairs {
     const MAGNITUDES: usize = 2;
 
     #[inline(always)]
-    fn product_plus<T: Real, const N: usize, const FUSED: bool>(
-        a: Planes<T, 2, N>,
-        b: Planes<T, 2, N>,
-        c: Planes<T, 2, N>,
-    ) -> Planes<T, 2, N> {
-        from_fn(|plane| times_plus::<T, N, FUSED>(a[plane], b[plane], c[plane]))
+    fn product_plus<T: Real, S: Simd>(
+        simd: S,
+        a: Planes<T, S, 2>,
+        b: Planes<T, S, 2>,
+        c: Planes<T, S, 2>,
+    ) -> Planes<T, S, 2> {
+        from_fn(|plane| T::times_plus(simd, a[plane], b[plane], c[plane]))
     }
 
     #[inline(always)]
-    fn product<T: Real, const N: usize, const FUSED: bool>(a: Planes<T, 2, N>, b: Planes<T, 2, N>) -> Planes<T, 2, N> {
-        from_fn(|plane| times(a[plane], b[plane]))
+    fn product<T: Real, S: Simd>(simd: S, a: Planes<T, S, 2>, b: Planes<T, S, 2>) -> Planes<T, S, 2> {
+        from_fn(|plane| T::times(simd, a[plane], b[plane]))
     }
 
     fn log_cosh([re, im]: [f64; 2]) -> Complex<f64> {

@@ -2,12 +2,12 @@
 
 use crate::element::MatrixElement;
 use crate::local_states::LocalIndex;
-use crate::simd::{Arithmetic, fused};
 use crate::terms::{Column, Terms, WORDS, bits};
 use num_complex::Complex;
+use pulp::{Arch, Simd, WithSimd};
 
 /// So many ratios are evaluated together.
-pub const TOGETHER: usize = 4;
+pub const TOGETHER: usize = 8;
 
 /// ψ(σ') / ψ(σ) for samples σ, and σ' that differ from them on the same sites, in the same ways.
 ///
@@ -15,13 +15,13 @@ pub const TOGETHER: usize = 4;
 pub trait Ratios {
     /// Sets how σ' differs: the first one of `sites` goes from its first to its second state, and those of the others that
     /// are `opposite` go the other way.
-    fn change<const FUSED: bool>(&mut self, sites: &[usize], opposite: &[bool]);
+    fn change<S: Simd>(&mut self, simd: S, sites: &[usize], opposite: &[bool]);
 
     /// Has all sites go the other way.
     fn reverse(&mut self);
 
     /// The ratios of some samples.
-    fn ratios<const FUSED: bool>(&self, samples: [usize; TOGETHER]) -> [Complex<f64>; TOGETHER];
+    fn ratios<S: Simd>(&self, simd: S, samples: [usize; TOGETHER]) -> [Complex<f64>; TOGETHER];
 }
 
 /// The local values Σ ⟨σ|O|σ'⟩ ψ(σ') / ψ(σ) of up to [`crate::terms::BLOCK`] samples σ, given as local indices. `first` is
@@ -35,7 +35,7 @@ pub fn local_values<V: MatrixElement + Into<Complex<f64>>, R: Ratios>(
     local: &mut [Complex<f64>],
 ) {
     local.fill(Complex::default());
-    fused(Work { terms, values, indices, sums: Sums { ratios, first, local, opposite: Vec::new() } });
+    Arch::new().dispatch(Work { terms, values, indices, sums: Sums { ratios, first, local, opposite: Vec::new() } });
 }
 
 /// What [`local_values`] does.
@@ -46,11 +46,11 @@ struct Work<'a, V, R> {
     sums: Sums<'a, R>,
 }
 
-impl<V: MatrixElement + Into<Complex<f64>>, R: Ratios> Arithmetic for Work<'_, V, R> {
+impl<V: MatrixElement + Into<Complex<f64>>, R: Ratios> WithSimd for Work<'_, V, R> {
     type Output = ();
 
     #[inline(always)]
-    fn run<const FUSED: bool>(self) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let Self { terms, values, indices, mut sums } = self;
         let samples = sums.local.len();
         terms.for_each_group(
@@ -58,7 +58,7 @@ impl<V: MatrixElement + Into<Complex<f64>>, R: Ratios> Arithmetic for Work<'_, V
             indices,
             samples,
             #[inline(always)]
-            |sites, columns, active, mels| sums.add_group::<V, FUSED>(sites, columns, active, mels),
+            |sites, columns, active, mels| sums.add_group(simd, sites, columns, active, mels),
         );
     }
 }
@@ -74,8 +74,9 @@ struct Sums<'a, R> {
 impl<R: Ratios> Sums<'_, R> {
     /// Adds what one flip gives to the samples that are `active`.
     #[inline(always)]
-    fn add_group<V: MatrixElement + Into<Complex<f64>>, const FUSED: bool>(
+    fn add_group<V: MatrixElement + Into<Complex<f64>>, S: Simd>(
         &mut self,
+        simd: S,
         sites: &[usize],
         columns: &[Column],
         active: Column,
@@ -100,10 +101,10 @@ impl<R: Ratios> Sums<'_, R> {
                     alike[word] &= columns[site][word] ^ columns[first][word] ^ opposite.wrapping_sub(1);
                 }
             }
-            self.ratios.change::<FUSED>(sites, &self.opposite);
-            self.add_alike::<FUSED>(std::array::from_fn(|word| alike[word] & !columns[first][word]), mel);
+            self.ratios.change(simd, sites, &self.opposite);
+            self.add_alike(simd, std::array::from_fn(|word| alike[word] & !columns[first][word]), mel);
             self.ratios.reverse();
-            self.add_alike::<FUSED>(std::array::from_fn(|word| alike[word] & columns[first][word]), mel);
+            self.add_alike(simd, std::array::from_fn(|word| alike[word] & columns[first][word]), mel);
             for (rest, alike) in rest.iter_mut().zip(alike) {
                 *rest &= !alike;
             }
@@ -112,7 +113,7 @@ impl<R: Ratios> Sums<'_, R> {
 
     /// Adds what the present change gives to some samples.
     #[inline(always)]
-    fn add_alike<const FUSED: bool>(&mut self, samples: Column, mel: impl Fn(usize) -> Complex<f64>) {
+    fn add_alike<S: Simd>(&mut self, simd: S, samples: Column, mel: impl Fn(usize) -> Complex<f64>) {
         let mut lanes = lanes(samples);
         while let Some(lane) = lanes.next() {
             // What is missing at the end is evaluated in vain.
@@ -122,7 +123,7 @@ impl<R: Ratios> Sums<'_, R> {
                 *place = lane;
                 n += 1;
             }
-            let ratios = self.ratios.ratios::<FUSED>(std::array::from_fn(|place| self.first + together[place]));
+            let ratios = self.ratios.ratios(simd, std::array::from_fn(|place| self.first + together[place]));
             for (&lane, ratio) in together[..n].iter().zip(ratios) {
                 self.local[lane] += mel(lane) * ratio;
             }

@@ -19,10 +19,11 @@ use crate::error::check;
 use crate::planes::{Algebra, Planes, Real, complex};
 use crate::ratios::{Ratios, TOGETHER};
 use num_complex::Complex;
+use pulp::Simd;
 use std::marker::PhantomData;
 
-/// Hidden units come in a multiple of this, which is one or two vectors.
-pub const UNITS: usize = 8;
+/// Hidden units come in a multiple of this, which is as many as there are in the longest vector.
+pub const UNITS: usize = 16;
 
 /// A machine on sites with two local states each, as its tables.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +63,7 @@ pub struct Machine<'a, T, A, const P: usize> {
 #[derive(Debug, Clone, Copy, Default)]
 struct Extent {
     largest: f64,
-    /// The sums over the units that are multiplied with each other, see [`Row::products`].
+    /// The sums over the units whose places in a vector may be the same.
     sums: [f64; UNITS],
 }
 
@@ -86,8 +87,10 @@ impl Extent {
         self.sums.iter().sum()
     }
 
-    fn largest_sum(&self) -> f64 {
-        self.sums.iter().fold(0.0, |largest, &sum| largest.max(sum))
+    /// The largest sum over the units that are multiplied with each other in vectors of so many numbers.
+    fn largest_sum(&self, lanes: usize) -> f64 {
+        let of_lane = |lane: usize| self.sums[lane..].iter().step_by(lanes).sum();
+        (0..lanes).map(of_lane).fold(0.0, f64::max)
     }
 
     fn add(&mut self, other: &Self) {
@@ -127,7 +130,7 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Machine<'a, T, A, P> {
     /// Makes `row` that of a change of `sites`, of which `opposite` says whether they change the other way than the
     /// first one does, which goes from its first to its second state.
     #[inline(always)]
-    fn compose<const FUSED: bool>(&self, sites: &[usize], opposite: &[bool], row: &mut Row<T, A, P>) {
+    fn compose<S: Simd>(&self, simd: S, sites: &[usize], opposite: &[bool], row: &mut Row<T, A, P>) {
         let Rbm { delta, cosh, sinh, bias, .. } = self.tables;
         let (&first, others) = sites.split_first().expect("a group off the diagonal flips a site");
         for plane in 0..P {
@@ -144,14 +147,14 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Machine<'a, T, A, P> {
                 row.bias[plane] += if opposite { -change } else { change };
             }
             let of_site = |table| std::array::from_fn(|plane| self.of_site(table, plane, site));
-            row.add::<FUSED>(of_site(delta), of_site(cosh), of_site(sinh), opposite);
+            row.add(simd, of_site(delta), of_site(cosh), of_site(sinh), opposite);
         }
         row.overflowing = extent.sum() > f64::RANGE;
         row.wide.clear();
         if extent.largest > T::NARROW {
             row.mend(|unit, plane| sites.iter().map(|&site| self.of_site(delta, plane, site)[unit].into().abs()).sum());
         }
-        if extent.largest_sum() > T::RANGE {
+        if extent.largest_sum(lanes::<T, S>()) > T::RANGE {
             row.wide.clear();
             row.wide.extend(0..self.tables.units);
         }
@@ -194,26 +197,23 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
 
     /// One site more.
     #[inline(always)]
-    fn add<const FUSED: bool>(&mut self, delta: [&[T]; P], cosh: [&[T]; P], sinh: [&[T]; P], opposite: bool) {
-        let sign = if opposite { T::ONE.negated() } else { T::ONE };
-        for (plane, delta) in self.delta.iter_mut().zip(delta) {
-            for (to, &delta) in plane.iter_mut().zip(delta) {
-                *to = sign.times_plus::<FUSED>(delta, *to);
-            }
-        }
-        let signed = |numbers: Units<T, P>| -> Units<T, P> {
-            std::array::from_fn(|plane| std::array::from_fn(|unit| sign.times(numbers[plane][unit])))
+    fn add<S: Simd>(&mut self, simd: S, delta: [&[T]; P], cosh: [&[T]; P], sinh: [&[T]; P], opposite: bool) {
+        let signed = |numbers: Planes<T, S, P>| -> Planes<T, S, P> {
+            if opposite { std::array::from_fn(|plane| T::negated(simd, numbers[plane])) } else { numbers }
         };
-        let (cosh, sinh) = (parts(cosh), parts(sinh));
-        for part in 0..cosh[0].len() {
-            let own = |table: &[Vec<T>; P]| -> Units<T, P> { part_of(&parts(slices(table)), part) };
-            let (c, s) = (own(&self.cosh), own(&self.sinh));
-            let (c2, s2) = (part_of(&cosh, part), signed(part_of(&sinh, part)));
-            let new_cosh = A::product_plus::<T, UNITS, FUSED>(c, c2, A::product::<T, UNITS, FUSED>(s, s2));
-            let new_sinh = A::product_plus::<T, UNITS, FUSED>(s, c2, A::product::<T, UNITS, FUSED>(c, s2));
+        let one = T::splat(simd, T::ONE);
+        let [delta, cosh, sinh] = [delta, cosh, sinh].map(vectors::<T, S, P>);
+        let own = [&mut self.delta, &mut self.cosh, &mut self.sinh];
+        let [own_delta, own_cosh, own_sinh] = own.map(|table| table.each_mut().map(|plane| vectors_mut::<T, S>(plane)));
+        for place in 0..cosh[0].len() {
+            let (d, c, s) = (at(&own_delta, place), at(&own_cosh, place), at(&own_sinh, place));
+            let (d2, c2, s2) = (signed(at(&delta, place)), at(&cosh, place), signed(at(&sinh, place)));
+            let new_cosh = A::product_plus::<T, S>(simd, c, c2, A::product::<T, S>(simd, s, s2));
+            let new_sinh = A::product_plus::<T, S>(simd, s, c2, A::product::<T, S>(simd, c, s2));
             for plane in 0..P {
-                self.cosh[plane].as_chunks_mut().0[part] = new_cosh[plane];
-                self.sinh[plane].as_chunks_mut().0[part] = new_sinh[plane];
+                own_delta[plane][place] = T::times_plus(simd, d2[plane], one, d[plane]);
+                own_cosh[plane][place] = new_cosh[plane];
+                own_sinh[plane][place] = new_sinh[plane];
             }
         }
     }
@@ -223,7 +223,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
     fn negate(&mut self) {
         for numbers in self.delta.iter_mut().chain(&mut self.sinh) {
             for number in numbers {
-                *number = number.negated();
+                *number = -*number;
             }
         }
         self.bias = self.bias.map(|bias| -bias);
@@ -252,44 +252,41 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
 
     /// The products of the factors of all units that aren't set apart, for the tanh θ of some samples.
     #[inline(always)]
-    fn products<'s, const Q: usize, const FUSED: bool>(&'s self, tanh: [[&'s [T]; P]; Q]) -> [Complex<f64>; Q] {
-        let one: Units<T, P> = std::array::from_fn(|plane| [if A::ONE[plane] { T::ONE } else { T::default() }; UNITS]);
+    fn products<S: Simd, const Q: usize>(&self, simd: S, tanh: [[&[T]; P]; Q]) -> [Complex<f64>; Q] {
+        let one: Planes<T, S, P> =
+            std::array::from_fn(|plane| T::splat(simd, if A::ONE[plane] { T::ONE } else { T::default() }));
         let mut products = [one; Q];
-        let cosh = parts(slices(&self.cosh));
+        let (cosh, sinh) = (vectors::<T, S, P>(slices(&self.cosh)), vectors::<T, S, P>(slices(&self.sinh)));
         let len = cosh[0].len();
-        let shortened = |table: [&'s [T]; P]| -> [&'s [[T; UNITS]]; P] {
-            std::array::from_fn(|plane| &table[plane].as_chunks().0[..len])
-        };
-        let sinh = shortened(slices(&self.sinh));
-        let tanh: [[&[[T; UNITS]]; P]; Q] = std::array::from_fn(|sample| shortened(tanh[sample]));
-        for part in 0..len {
-            let (c, s) = (part_of(&cosh, part), part_of(&sinh, part));
-            for (so_far, tanh) in products.iter_mut().zip(&tanh) {
-                let factor = A::product_plus::<T, UNITS, FUSED>(part_of(tanh, part), s, c);
-                *so_far = A::product::<T, UNITS, FUSED>(*so_far, factor);
+        let sinh: [&[T::Vector<S>]; P] = std::array::from_fn(|plane| &sinh[plane][..len]);
+        let tanh: [[&[T::Vector<S>]; P]; Q] = std::array::from_fn(|sample| {
+            let tanh = vectors::<T, S, P>(tanh[sample]);
+            std::array::from_fn(|plane| &tanh[plane][..len])
+        });
+        for place in 0..len {
+            let (c, s) = (at(&cosh, place), at(&sinh, place));
+            for sample in 0..Q {
+                let factor = A::product_plus::<T, S>(simd, at(&tanh[sample], place), s, c);
+                products[sample] = A::product::<T, S>(simd, products[sample], factor);
             }
         }
         let mut ratios = [Complex::default(); Q];
-        for (ratio, of_units) in ratios.iter_mut().zip(&products) {
-            *ratio = self.product_of_units::<FUSED>(of_units);
+        for (ratio, product) in ratios.iter_mut().zip(&products) {
+            *ratio = self.product_of_lanes::<S>(product);
         }
         ratios
     }
 
-    /// The factor of ψ that the products of some units make together.
+    /// The factor of ψ that the numbers of a vector make together.
     #[inline(always)]
-    fn product_of_units<const FUSED: bool>(&self, products: &Units<T, P>) -> Complex<f64> {
+    fn product_of_lanes<S: Simd>(&self, vector: &Planes<T, S, P>) -> Complex<f64> {
+        let lanes: [&[T]; P] = std::array::from_fn(|plane| bytemuck::cast_slice(std::slice::from_ref(&vector[plane])));
+        let numbers = (0..lanes[0].len()).map(|lane| std::array::from_fn(|plane| lanes[plane][lane].into()));
         if self.overflowing {
-            let logs = (0..UNITS).map(|unit| A::log(std::array::from_fn(|plane| products[plane][unit].into())));
-            return logs.sum::<Complex<f64>>().exp();
+            return numbers.map(A::log).sum::<Complex<f64>>().exp();
         }
-        let mut halves: Planes<f64, P, 4> = std::array::from_fn(|plane| std::array::from_fn(|unit| products[plane][unit].into()));
-        let others: Planes<f64, P, 4> = std::array::from_fn(|plane| std::array::from_fn(|unit| products[plane][4 + unit].into()));
-        halves = A::product::<f64, 4, FUSED>(halves, others);
-        let at = |unit: usize| -> Planes<f64, P, 1> { std::array::from_fn(|plane| [halves[plane][unit]]) };
-        let (a, b) = (A::product::<f64, 1, FUSED>(at(0), at(1)), A::product::<f64, 1, FUSED>(at(2), at(3)));
-        let all = A::product::<f64, 1, FUSED>(a, b);
-        A::factor(std::array::from_fn(|plane| all[plane][0]))
+        let one = std::array::from_fn(|plane| if A::ONE[plane] { 1.0 } else { 0.0 });
+        A::factor(numbers.fold(one, A::times))
     }
 
     /// The logarithm of the other factors, for the θ of a sample.
@@ -304,13 +301,21 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
     }
 }
 
-/// A number of each of some units.
-type Units<T, const P: usize> = Planes<T, P, UNITS>;
+/// How many numbers a vector has.
+const fn lanes<T: Real, S: Simd>() -> usize {
+    size_of::<T::Vector<S>>() / size_of::<T>()
+}
 
-/// Tables in parts of so many units as are evaluated together.
+/// Tables as vectors.
 #[inline(always)]
-fn parts<T, const P: usize>(table: [&[T]; P]) -> [&[[T; UNITS]]; P] {
-    std::array::from_fn(|plane| table[plane].as_chunks().0)
+fn vectors<T: Real, S: Simd, const P: usize>(table: [&[T]; P]) -> [&[T::Vector<S>]; P] {
+    std::array::from_fn(|plane| bytemuck::cast_slice(table[plane]))
+}
+
+/// A plane as vectors.
+#[inline(always)]
+fn vectors_mut<T: Real, S: Simd>(plane: &mut [T]) -> &mut [T::Vector<S>] {
+    bytemuck::cast_slice_mut(plane)
 }
 
 /// Vectors as slices.
@@ -319,10 +324,10 @@ fn slices<T, const P: usize>(table: &[Vec<T>; P]) -> [&[T]; P] {
     std::array::from_fn(|plane| &table[plane][..])
 }
 
-/// One of the parts.
+/// One of the vectors of each plane.
 #[inline(always)]
-fn part_of<T: Copy, const P: usize>(table: &[&[[T; UNITS]]; P], part: usize) -> Units<T, P> {
-    std::array::from_fn(|plane| table[plane][part])
+fn at<V: Copy, R: std::ops::Deref<Target = [V]>, const P: usize>(planes: &[R; P], place: usize) -> [V; P] {
+    std::array::from_fn(|plane| planes[plane][place])
 }
 
 /// The machine at some samples, as [`Ratios`].
@@ -352,8 +357,8 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Amplitudes<'a, T, A, P> {
 
 impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> {
     #[inline(always)]
-    fn change<const FUSED: bool>(&mut self, sites: &[usize], opposite: &[bool]) {
-        self.machine.compose::<FUSED>(sites, opposite, &mut self.row);
+    fn change<S: Simd>(&mut self, simd: S, sites: &[usize], opposite: &[bool]) {
+        self.machine.compose(simd, sites, opposite, &mut self.row);
         self.of_bias = complex(self.row.bias).exp();
     }
 
@@ -364,9 +369,26 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
     }
 
     #[inline(always)]
-    fn ratios<const FUSED: bool>(&self, samples: [usize; TOGETHER]) -> [Complex<f64>; TOGETHER] {
-        let mut ratios = self.row.products::<TOGETHER, FUSED>(std::array::from_fn(|place| self.of_sample(self.hidden.tanh, samples[place])));
-        for (ratio, sample) in ratios.iter_mut().zip(samples) {
+    fn ratios<S: Simd>(&self, simd: S, samples: [usize; TOGETHER]) -> [Complex<f64>; TOGETHER] {
+        let mut ratios = [Complex::default(); TOGETHER];
+        // Of complex numbers half as many at once: a processor hasn't more registers.
+        for (ratios, samples) in ratios.chunks_exact_mut(TOGETHER / P).zip(samples.chunks_exact(TOGETHER / P)) {
+            if P == 1 {
+                ratios.copy_from_slice(&self.at_samples::<S, TOGETHER>(simd, samples));
+            } else {
+                ratios.copy_from_slice(&self.at_samples::<S, { TOGETHER / 2 }>(simd, samples));
+            }
+        }
+        ratios
+    }
+}
+
+impl<'a, T: Real, A: Algebra<P>, const P: usize> Amplitudes<'a, T, A, P> {
+    #[inline(always)]
+    fn at_samples<S: Simd, const Q: usize>(&self, simd: S, samples: &[usize]) -> [Complex<f64>; Q] {
+        let tanh = std::array::from_fn(|place| self.of_sample(self.hidden.tanh, samples[place]));
+        let mut ratios = self.row.products::<S, Q>(simd, tanh);
+        for (ratio, &sample) in ratios.iter_mut().zip(samples) {
             *ratio *= self.of_bias;
             if !self.row.wide.is_empty() {
                 *ratio *= self.row.log_of_wide(self.of_sample(self.hidden.theta, sample)).exp();

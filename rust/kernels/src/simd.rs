@@ -18,45 +18,6 @@ pub(crate) fn vectorized<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Work with floating-point numbers, which is told whether the processor has an instruction that multiplies and adds.
-pub(crate) trait Arithmetic {
-    /// What comes of it.
-    type Output;
-
-    /// Does it; must be `#[inline(always)]`.
-    fn run<const FUSED: bool>(self) -> Self::Output;
-}
-
-/// Runs `work`, compiled for the vectors of this processor, as [`vectorized`].
-#[inline(always)]
-pub(crate) fn fused<W: Arithmetic>(work: W) -> W::Output {
-    #[cfg(target_arch = "x86_64")]
-    {
-        #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-        fn with_avx512<W: Arithmetic>(work: W) -> W::Output {
-            work.run::<true>()
-        }
-        #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-        fn with_fma<W: Arithmetic>(work: W) -> W::Output {
-            work.run::<true>()
-        }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") && is_x86_feature_detected!("fma") {
-            if is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512vl")
-            {
-                // SAFETY: this processor has the features; whichever has AVX2 and BMI2 has the older ones.
-                return unsafe { with_avx512(work) };
-            }
-            // SAFETY: as above.
-            return unsafe { with_fma(work) };
-        }
-    }
-    // The 64-bit processors of ARM have it all from the beginning.
-    if cfg!(target_arch = "aarch64") { work.run::<true>() } else { work.run::<false>() }
-}
-
 /// Copies a row. Short rows are copied by vector code in place, which is faster than to call the system's function.
 #[inline(always)]
 pub(crate) fn copy<S: Copy>(from: &[S], to: &mut [S]) {
