@@ -34,8 +34,16 @@ class Machine:
         more = -self.theta.shape[-1] % _UNITS
         theta, delta = (jnp.pad(table, ((0, 0), (0, more))) for table in (self.theta, self.delta))
         dtype = jnp.result_type(theta, delta, self.bias)
-        numbers = [theta, jnp.tanh(theta), delta, jnp.cosh(delta), jnp.sinh(delta), self.bias]
+        numbers = [theta, _tanh(theta), delta, jnp.cosh(delta), jnp.sinh(delta), self.bias]
         return [planes(number.astype(dtype)) for number in numbers]
+
+
+def _tanh(z: jax.Array) -> jax.Array:
+    """tanh(x + iy) = (t + i (1 - t²) sin y cos y) / (cos² y + t² sin² y) with t = tanh x: half of XLA's time."""
+    if not jnp.issubdtype(z.dtype, jnp.complexfloating):
+        return jnp.tanh(z)
+    t, s, c = jnp.tanh(z.real), jnp.sin(z.imag), jnp.cos(z.imag)
+    return jax.lax.complex(t, (1 - t * t) * s * c) / (c * c + t * t * s * s)
 
 
 def local_values(form: Terms, samples: jax.Array, machine: Machine, phase: Machine | None = None) -> jax.Array:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import netket as nk
 
-from ferroket.local_energy.family import Family, almost, register, steps
+from ferroket.local_energy.family import Family, almost, planes, register, steps
 from ferroket.local_energy.machine import Machine, local_values
 from ferroket.operator.compiled import Terms
 
@@ -34,9 +34,11 @@ def linear(
 ) -> Machine:
     """The machine with θ = σ W + b and visible biases a."""
     kernel = layer["kernel"]
-    samples = samples.astype(jnp.result_type(samples.dtype, kernel.dtype))
-    theta = jnp.dot(samples, kernel.astype(samples.dtype), precision=precision)
-    step = steps(form, theta.dtype)
+    dtype = jnp.result_type(samples.dtype, kernel.dtype)
+    step = steps(form, dtype)
+    # Real and imaginary part by themselves: the samples are real.
+    parts = [jnp.dot(samples.astype(step.dtype), part, precision=precision) for part in planes(kernel.astype(dtype))]
+    theta = jax.lax.complex(*parts) if len(parts) == 2 else parts[0]  # noqa: PLR2004
     delta = kernel * step[:, None]
     bias = jnp.zeros_like(kernel[:, 0]) if bias is None else bias
     return Machine(theta + layer["bias"] if "bias" in layer else theta, delta, bias * step)

@@ -127,55 +127,31 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Machine<'a, T, A, P> {
         &table[(plane * self.sites + site) * units..][..units]
     }
 
-    /// Makes `row` that of a change of `sites`, of which `opposite` says whether they change the other way than the
-    /// first one does, which goes from its first to its second state.
+    /// cosh δ and sinh δ of a site.
     #[inline(always)]
-    fn compose<S: Simd>(&self, simd: S, sites: &[usize], opposite: &[bool], row: &mut Row<T, A, P>) {
-        let Rbm { delta, cosh, sinh, bias, .. } = self.tables;
-        let (&first, others) = sites.split_first().expect("a group off the diagonal flips a site");
-        for plane in 0..P {
-            row.delta[plane].copy_from_slice(self.of_site(delta, plane, first));
-            row.cosh[plane].copy_from_slice(self.of_site(cosh, plane, first));
-            row.sinh[plane].copy_from_slice(self.of_site(sinh, plane, first));
-            row.bias[plane] = bias[plane * self.sites + first].into();
-        }
-        let mut extent = self.extents[first];
-        for (&site, &opposite) in others.iter().zip(opposite) {
-            extent.add(&self.extents[site]);
-            for plane in 0..P {
-                let change = bias[plane * self.sites + site].into();
-                row.bias[plane] += if opposite { -change } else { change };
-            }
-            let of_site = |table| std::array::from_fn(|plane| self.of_site(table, plane, site));
-            row.add(simd, of_site(delta), of_site(cosh), of_site(sinh), opposite);
-        }
-        row.overflowing = extent.sum() > f64::RANGE;
-        row.wide.clear();
-        if extent.largest > T::NARROW {
-            row.mend(|unit, plane| sites.iter().map(|&site| self.of_site(delta, plane, site)[unit].into().abs()).sum());
-        }
-        if extent.largest_sum(lanes::<T, S>()) > T::RANGE {
-            row.wide.clear();
-            row.wide.extend(0..self.tables.units);
-        }
-        for &unit in &row.wide {
-            for plane in 0..P {
-                row.cosh[plane][unit] = if A::ONE[plane] { T::ONE } else { T::default() };
-                row.sinh[plane][unit] = T::default();
-            }
-        }
+    fn rows(&self, site: usize) -> [[&'a [T]; P]; 2] {
+        [self.tables.cosh, self.tables.sinh]
+            .map(|table| std::array::from_fn(|plane| self.of_site(table, plane, site)))
     }
 }
 
-/// What multiplies the amplitude if some sites change.
+/// What multiplies the amplitude if some sites change: cosh δ and sinh δ of each unit.
 #[derive(Debug)]
 struct Row<T, A, const P: usize> {
-    delta: [Vec<T>; P],
+    /// The sites, and whether they change the other way than from their first to their second local state.
+    changes: Vec<(usize, bool)>,
+    /// The site whose tables these are as they stand.
+    alone: Option<usize>,
+    /// Whether sinh δ has the other sign.
+    reversed: bool,
     cosh: [Vec<T>; P],
     sinh: [Vec<T>; P],
+    /// Room for the next ones.
+    next_cosh: [Vec<T>; P],
+    next_sinh: [Vec<T>; P],
     bias: [f64; P],
-    /// The units whose factors are taken from ln cosh.
-    wide: Vec<usize>,
+    /// The units whose factors are taken from ln cosh, and their δ.
+    wide: Vec<(usize, [f64; P])>,
     /// Whether the product of all factors may overflow where the ratio doesn't.
     overflowing: bool,
     algebra: PhantomData<A>,
@@ -185,9 +161,13 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
     fn new(units: usize) -> Self {
         let zeros = || std::array::from_fn(|_| vec![T::default(); units]);
         Self {
-            delta: zeros(),
+            changes: Vec::new(),
+            alone: None,
+            reversed: false,
             cosh: zeros(),
             sinh: zeros(),
+            next_cosh: zeros(),
+            next_sinh: zeros(),
             bias: [0.0; P],
             wide: Vec::new(),
             overflowing: false,
@@ -195,76 +175,122 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
         }
     }
 
-    /// One site more.
+    /// Makes it that of a change of `sites`, of which `opposite` says whether they change the other way than the first one
+    /// does, which goes from its first to its second state.
     #[inline(always)]
-    fn add<S: Simd>(&mut self, simd: S, delta: [&[T]; P], cosh: [&[T]; P], sinh: [&[T]; P], opposite: bool) {
-        let signed = |numbers: Planes<T, S, P>| -> Planes<T, S, P> {
-            if opposite { std::array::from_fn(|plane| T::negated(simd, numbers[plane])) } else { numbers }
-        };
-        let one = T::splat(simd, T::ONE);
-        let [delta, cosh, sinh] = [delta, cosh, sinh].map(vectors::<T, S, P>);
-        let own = [&mut self.delta, &mut self.cosh, &mut self.sinh];
-        let [own_delta, own_cosh, own_sinh] = own.map(|table| table.each_mut().map(|plane| vectors_mut::<T, S>(plane)));
+    fn compose<S: Simd>(&mut self, simd: S, machine: &Machine<'_, T, A, P>, sites: &[usize], opposite: &[bool]) {
+        let (&first, others) = sites.split_first().expect("a group off the diagonal flips a site");
+        self.changes.clear();
+        self.changes.push((first, false));
+        self.changes.extend(others.iter().copied().zip(opposite.iter().copied()));
+        self.reversed = false;
+        self.wide.clear();
+        self.bias = [0.0; P];
+        let mut extent = Extent::default();
+        for &(site, opposite) in &self.changes {
+            extent.add(&machine.extents[site]);
+            for (plane, bias) in self.bias.iter_mut().enumerate() {
+                let change = machine.tables.bias[plane * machine.sites + site].into();
+                *bias += if opposite { -change } else { change };
+            }
+        }
+        self.overflowing = extent.sum() > f64::RANGE;
+        let all_wide = extent.largest_sum(lanes::<T, S>()) > T::RANGE;
+        self.alone = (others.is_empty() && extent.largest <= T::NARROW && !all_wide).then_some(first);
+        if self.alone.is_some() {
+            return;
+        }
+        for place in 1..self.changes.len() {
+            self.add(simd, machine, place);
+        }
+        if others.is_empty() {
+            for plane in 0..P {
+                self.cosh[plane].copy_from_slice(machine.of_site(machine.tables.cosh, plane, first));
+                self.sinh[plane].copy_from_slice(machine.of_site(machine.tables.sinh, plane, first));
+            }
+        }
+        if extent.largest > T::NARROW || all_wide {
+            self.mend(machine, all_wide);
+        }
+    }
+
+    /// One site more, by the addition theorems.
+    #[inline(always)]
+    fn add<S: Simd>(&mut self, simd: S, machine: &Machine<'_, T, A, P>, place: usize) {
+        let (site, opposite) = self.changes[place];
+        let [cosh, sinh] = machine.rows(site);
+        let [own_cosh, own_sinh] =
+            if place == 1 { machine.rows(self.changes[0].0) } else { [slices(&self.cosh), slices(&self.sinh)] };
+        let (cosh, sinh) = (vectors::<T, S, P>(cosh), vectors::<T, S, P>(sinh));
+        let (own_cosh, own_sinh) = (vectors::<T, S, P>(own_cosh), vectors::<T, S, P>(own_sinh));
+        let next_cosh = self.next_cosh.each_mut().map(|plane| vectors_mut::<T, S>(plane));
+        let next_sinh = self.next_sinh.each_mut().map(|plane| vectors_mut::<T, S>(plane));
         for place in 0..cosh[0].len() {
-            let (d, c, s) = (at(&own_delta, place), at(&own_cosh, place), at(&own_sinh, place));
-            let (d2, c2, s2) = (signed(at(&delta, place)), at(&cosh, place), signed(at(&sinh, place)));
+            let (c, s) = (at(&own_cosh, place), at(&own_sinh, place));
+            let (c2, s2) = (at(&cosh, place), signed::<T, S, P>(simd, at(&sinh, place), opposite));
             let new_cosh = A::product_plus::<T, S>(simd, c, c2, A::product::<T, S>(simd, s, s2));
             let new_sinh = A::product_plus::<T, S>(simd, s, c2, A::product::<T, S>(simd, c, s2));
             for plane in 0..P {
-                own_delta[plane][place] = T::times_plus(simd, d2[plane], one, d[plane]);
-                own_cosh[plane][place] = new_cosh[plane];
-                own_sinh[plane][place] = new_sinh[plane];
+                next_cosh[plane][place] = new_cosh[plane];
+                next_sinh[plane][place] = new_sinh[plane];
             }
         }
+        std::mem::swap(&mut self.cosh, &mut self.next_cosh);
+        std::mem::swap(&mut self.sinh, &mut self.next_sinh);
     }
 
-    /// Changes the signs of all changes.
-    #[inline(always)]
-    fn negate(&mut self) {
-        for numbers in self.delta.iter_mut().chain(&mut self.sinh) {
-            for number in numbers {
-                *number = -*number;
-            }
-        }
-        self.bias = self.bias.map(|bias| -bias);
-    }
-
-    /// Sets the units apart whose factors could cancel, and mends those in which the addition theorems did: `reach` says
-    /// how large the |Re δ| of all sites are together, for a unit and a plane.
-    fn mend(&mut self, reach: impl Fn(usize, usize) -> f64) {
-        for unit in 0..self.delta[0].len() {
-            let delta = self.delta_of(unit);
-            if delta[..A::MAGNITUDES].iter().any(|part| part.abs() > T::NARROW) {
-                self.wide.push(unit);
-            } else if (0..A::MAGNITUDES).any(|plane| reach(unit, plane) > T::NARROW) {
-                let [cosh, sinh] = A::cosh_sinh(delta);
+    /// Sets the units apart whose factors could cancel, or all, and mends those in which the addition theorems did.
+    #[cold]
+    fn mend(&mut self, machine: &Machine<'_, T, A, P>, all: bool) {
+        for unit in 0..machine.tables.units {
+            let (mut delta, mut reach) = ([0.0; P], [0.0; P]);
+            for &(site, opposite) in &self.changes {
                 for plane in 0..P {
-                    self.cosh[plane][unit] = T::nearest(cosh[plane]);
-                    self.sinh[plane][unit] = T::nearest(sinh[plane]);
+                    let change: f64 = machine.of_site(machine.tables.delta, plane, site)[unit].into();
+                    delta[plane] += if opposite { -change } else { change };
+                    reach[plane] += change.abs();
                 }
             }
+            let exceeds = |numbers: [f64; P]| numbers[..A::MAGNITUDES].iter().any(|part| part.abs() > T::NARROW);
+            if all || exceeds(delta) {
+                self.wide.push((unit, delta));
+                self.set(unit, [A::ONE.map(|one| if one { 1.0 } else { 0.0 }), [0.0; P]]);
+            } else if exceeds(reach) {
+                self.set(unit, A::cosh_sinh(delta));
+            }
         }
     }
 
-    fn delta_of(&self, unit: usize) -> [f64; P] {
-        self.delta.each_ref().map(|plane| plane[unit].into())
+    fn set(&mut self, unit: usize, [cosh, sinh]: [[f64; P]; 2]) {
+        for plane in 0..P {
+            self.cosh[plane][unit] = T::nearest(cosh[plane]);
+            self.sinh[plane][unit] = T::nearest(sinh[plane]);
+        }
     }
 
     /// The products of the factors of all units that aren't set apart, for the tanh θ of some samples.
     #[inline(always)]
-    fn products<S: Simd, const Q: usize>(&self, simd: S, tanh: [[&[T]; P]; Q]) -> [Complex<f64>; Q] {
+    fn products<S: Simd, const Q: usize>(
+        &self,
+        simd: S,
+        machine: &Machine<'_, T, A, P>,
+        tanh: [[&[T]; P]; Q],
+    ) -> [Complex<f64>; Q] {
+        let [cosh, sinh] =
+            self.alone.map_or_else(|| [slices(&self.cosh), slices(&self.sinh)], |site| machine.rows(site));
+        let (cosh, sinh) = (vectors::<T, S, P>(cosh), vectors::<T, S, P>(sinh));
         let one: Planes<T, S, P> =
             std::array::from_fn(|plane| T::splat(simd, if A::ONE[plane] { T::ONE } else { T::default() }));
         let mut products = [one; Q];
-        let (cosh, sinh) = (vectors::<T, S, P>(slices(&self.cosh)), vectors::<T, S, P>(slices(&self.sinh)));
         let len = cosh[0].len();
+        // Of the same length, so that the compiler knows that no place is outside.
         let sinh: [&[T::Vector<S>]; P] = std::array::from_fn(|plane| &sinh[plane][..len]);
         let tanh: [[&[T::Vector<S>]; P]; Q] = std::array::from_fn(|sample| {
             let tanh = vectors::<T, S, P>(tanh[sample]);
             std::array::from_fn(|plane| &tanh[plane][..len])
         });
         for place in 0..len {
-            let (c, s) = (at(&cosh, place), at(&sinh, place));
+            let (c, s) = (at(&cosh, place), signed::<T, S, P>(simd, at(&sinh, place), self.reversed));
             for sample in 0..Q {
                 let factor = A::product_plus::<T, S>(simd, at(&tanh[sample], place), s, c);
                 products[sample] = A::product::<T, S>(simd, products[sample], factor);
@@ -281,24 +307,41 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
     #[inline(always)]
     fn product_of_lanes<S: Simd>(&self, vector: &Planes<T, S, P>) -> Complex<f64> {
         let lanes: [&[T]; P] = std::array::from_fn(|plane| bytemuck::cast_slice(std::slice::from_ref(&vector[plane])));
-        let numbers = (0..lanes[0].len()).map(|lane| std::array::from_fn(|plane| lanes[plane][lane].into()));
-        if self.overflowing {
-            return numbers.map(A::log).sum::<Complex<f64>>().exp();
+        let mut len = lanes[0].len();
+        let mut numbers = [[0.0; P]; UNITS];
+        for (lane, number) in numbers[..len].iter_mut().enumerate() {
+            *number = std::array::from_fn(|plane| lanes[plane][lane].into());
         }
-        let one = std::array::from_fn(|plane| if A::ONE[plane] { 1.0 } else { 0.0 });
-        A::factor(numbers.fold(one, A::times))
+        if self.overflowing {
+            return numbers[..len].iter().map(|&number| A::log(number)).sum::<Complex<f64>>().exp();
+        }
+        while len > 1 {
+            len /= 2;
+            for lane in 0..len {
+                numbers[lane] = A::times(numbers[lane], numbers[lane + len]);
+            }
+        }
+        A::factor(numbers[0])
     }
 
     /// The logarithm of the other factors, for the θ of a sample.
+    #[cold]
     fn log_of_wide(&self, theta: [&[T]; P]) -> Complex<f64> {
-        let differences = self.wide.iter().map(|&unit| {
+        let differences = self.wide.iter().map(|&(unit, delta)| {
             let theta = theta.map(|plane| plane[unit].into());
-            let delta = self.delta_of(unit);
-            let changed = std::array::from_fn(|plane| theta[plane] + delta[plane]);
+            let changed = std::array::from_fn(|plane| {
+                if self.reversed { theta[plane] - delta[plane] } else { theta[plane] + delta[plane] }
+            });
             A::log_cosh(changed) - A::log_cosh(theta)
         });
         differences.sum()
     }
+}
+
+/// Numbers with their sign, or the other one.
+#[inline(always)]
+fn signed<T: Real, S: Simd, const P: usize>(simd: S, numbers: Planes<T, S, P>, opposite: bool) -> Planes<T, S, P> {
+    if opposite { std::array::from_fn(|plane| T::negated(simd, numbers[plane])) } else { numbers }
 }
 
 /// How many numbers a vector has.
@@ -358,14 +401,14 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Amplitudes<'a, T, A, P> {
 impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> {
     #[inline(always)]
     fn change<S: Simd>(&mut self, simd: S, sites: &[usize], opposite: &[bool]) {
-        self.machine.compose(simd, sites, opposite, &mut self.row);
+        self.row.compose(simd, self.machine, sites, opposite);
         self.of_bias = complex(self.row.bias).exp();
     }
 
     #[inline(always)]
     fn reverse(&mut self) {
-        self.row.negate();
-        self.of_bias = complex(self.row.bias).exp();
+        self.row.reversed = true;
+        self.of_bias = complex(self.row.bias.map(std::ops::Neg::neg)).exp();
     }
 
     #[inline(always)]
@@ -387,7 +430,7 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Amplitudes<'a, T, A, P> {
     #[inline(always)]
     fn at_samples<S: Simd, const Q: usize>(&self, simd: S, samples: &[usize]) -> [Complex<f64>; Q] {
         let tanh = std::array::from_fn(|place| self.of_sample(self.hidden.tanh, samples[place]));
-        let mut ratios = self.row.products::<S, Q>(simd, tanh);
+        let mut ratios = self.row.products::<S, Q>(simd, self.machine, tanh);
         for (ratio, &sample) in ratios.iter_mut().zip(samples) {
             *ratio *= self.of_bias;
             if !self.row.wide.is_empty() {
