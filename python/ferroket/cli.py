@@ -3,9 +3,11 @@
 import sys
 from enum import StrEnum
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+import wrapt
 
 if TYPE_CHECKING:
     from ferroket.bench.report import Report
@@ -33,6 +35,10 @@ _SCRIPT_LAST = {"allow_interspersed_args": False}
 Script = Annotated[str, typer.Argument(metavar="SCRIPT", help="The script, or with -m a module's name.")]
 Arguments = Annotated[list[str] | None, typer.Argument(metavar="ARGS", help="The script's arguments.")]
 Module = Annotated[bool, typer.Option("-m", help="Run a module, as python -m does.")]
+Accelerate = Annotated[
+    bool,
+    typer.Option("--accelerate/--no-accelerate", help="NetKet's own operators through our kernels, as fk.enable()."),
+]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the result to this file (needs matplotlib).")]
 Ranks = Annotated[int, typer.Option(min=1, help="Number of processes.")]
@@ -57,11 +63,20 @@ def doctor(
 
 
 @app.command(context_settings=_SCRIPT_LAST)
-def run(script: Script, arguments: Arguments = None, module: Module = False) -> None:
+def run(script: Script, arguments: Arguments = None, module: Module = False, accelerate: Accelerate = True) -> None:
     """Run an unchanged script on MPI: mpirun -n 8 ferroket run SCRIPT ARGS."""
     from ferroket.distributed import running
 
+    if accelerate:
+        # The script may not need NetKet, and may have settings for it.
+        wrapt.register_post_import_hook(_enable, "netket")
     running.run(script, arguments or [], module=module)
+
+
+def _enable(_: ModuleType) -> None:
+    from ferroket import enable
+
+    enable()
 
 
 @app.command(context_settings=_SCRIPT_LAST)
@@ -71,6 +86,7 @@ def launch(
     *,
     ranks: Annotated[int, typer.Option("-n", min=1, help="Number of processes.")],
     module: Module = False,
+    accelerate: Accelerate = True,
     collectives: Annotated[
         Collectives,
         typer.Option(envvar="FERROKET_COLLECTIVES", help="gloo needs no MPI."),
@@ -90,6 +106,7 @@ def launch(
             arguments or [],
             ranks=ranks,
             module=module,
+            accelerate=accelerate,
             collectives=collectives.value,
             label=label,
             only=rank,

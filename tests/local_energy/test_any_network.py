@@ -11,8 +11,8 @@ import pytest
 from netket.vqs.mc.kernels import local_value_kernel_jax
 
 import ferroket as fk
-from ferroket.local_energy import local_values
 from example_operators import EXAMPLES
+from ferroket.local_energy import local_values
 
 RNG = np.random.default_rng(0)
 
@@ -170,5 +170,5 @@ def test_parameters_that_are_nan():
 def test_bad_samples():
     network = NETWORKS["real"]
     x, variables = setup(HILBERT, network)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="3.*local states"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"3.*local states"):
         jax.block_until_ready(evaluate(network.apply, variables, x.at[2, 1].set(3), HEISENBERG))

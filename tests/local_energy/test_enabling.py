@@ -53,7 +53,7 @@ def test_the_same_expectations(operator: Any, chunk_size: int | None) -> None:
     found = state.expect(operator)
     np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
     np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-10)
-    local = [np.asarray(state.local_estimators(operator)) for _ in range(1)][0]
+    local = np.asarray(state.local_estimators(operator))
     np.testing.assert_allclose(local.mean(), expected.mean, rtol=1e-12)
 
 
@@ -134,7 +134,9 @@ def test_what_cannot_be_accelerated_is_netkets() -> None:
 def test_density_matrices_are_netkets() -> None:
     sampler = nk.sampler.MetropolisLocal(nk.hilbert.DoubledHilbert(SPINS), n_chains=16)
     state = nk.vqs.MCMixedState(sampler, nk.models.NDM(), n_samples=32, n_samples_diag=32, seed=0, sampler_seed=1)
-    expected = [state.expect(operator).mean for operator in (HAMILTONIANS["Ising"], fk.accelerate(HAMILTONIANS["Ising"]))]
+    expected = [
+        state.expect(operator).mean for operator in (HAMILTONIANS["Ising"], fk.accelerate(HAMILTONIANS["Ising"]))
+    ]
     np.testing.assert_allclose(*expected, rtol=1e-12)
     fk.enable()
     assert state.expect(HAMILTONIANS["Ising"]).mean == expected[0]

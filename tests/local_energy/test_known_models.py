@@ -47,7 +47,9 @@ OPERATORS = {
     "Ising": fk.operator.Ising(SPINS, CHAIN, h=0.7, J=1.3),
     "Heisenberg": fk.operator.Heisenberg(nk.hilbert.Spin(0.5, 6, total_sz=0), CHAIN),
     "Pauli strings": fk.operator.PauliStrings(
-        nk.hilbert.Qubit(6), ["XXIIII", "YIIZII", "IYXYXI", "ZZIIII", "XXXXXX", "IIIZYX"], [0.3, 0.5, -1.2, 0.7, 0.2, 1.1]
+        nk.hilbert.Qubit(6),
+        ["XXIIII", "YIIZII", "IYXYXI", "ZZIIII", "XXXXXX", "IIIZYX"],
+        [0.3, 0.5, -1.2, 0.7, 0.2, 1.1],
     ),
 }
 

@@ -45,7 +45,11 @@ KNOWN: dict[str, tuple[Callable[[], Any], Callable[[], Any], float | None]] = {
     "Heisenberg 10×10, RBM α=1": (partial(heisenberg, total_sz=0), _rbm(1), 20),
     "Heisenberg 10×10, RBM α=4, complex128": (partial(heisenberg, total_sz=0), _rbm(4, complex), 40),
     "Heisenberg 10×10, RBM α=4, float32": (partial(heisenberg, total_sz=0), _rbm(4, np.float32), None),
-    "Heisenberg 10×10, RBMModPhase α=1": (partial(heisenberg, total_sz=0), lambda: nk.models.RBMModPhase(alpha=1), None),
+    "Heisenberg 10×10, RBMModPhase α=1": (
+        partial(heisenberg, total_sz=0),
+        lambda: nk.models.RBMModPhase(alpha=1),
+        None,
+    ),
     "Fermi-Hubbard 4×4, RBM α=2": (lambda: fermi_hubbard((4, 4)), _rbm(2), 10),
     "Heisenberg 10×10, Jastrow": (partial(heisenberg, total_sz=0), lambda: nk.models.Jastrow(param_dtype=float), 10),
 }

@@ -20,7 +20,7 @@ class ResCNN(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """ln ψ of configurations ``(n, N)``."""
+        """Gives ln ψ of configurations ``(n, N)``."""
         convolution = {"kernel_size": (3, 3), "padding": "CIRCULAR", "param_dtype": float}
         x = _on_lattice(x, self.shape, self.species)
         x = nn.Conv(self.features, **convolution)(x)
@@ -41,7 +41,7 @@ class ViT(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """ln ψ of configurations ``(n, N)``."""
+        """Gives ln ψ of configurations ``(n, N)``."""
         x = _on_lattice(x, self.shape, self.species)
         x = nn.Conv(self.features, (2, 2), strides=(2, 2), padding="VALID", param_dtype=float)(x)
         x = x.reshape(x.shape[0], -1, self.features)

@@ -113,7 +113,10 @@ def _transpose(cotangents: Sequence[Any], x: Any, *tables: Any, family: Family, 
     cotangent = cotangents[-1]
     if isinstance(cotangent, ad.Zero):
         return [None, *(ad.Zero(t.aval) if ad.is_undefined_primal(t) else None for t in tables)]
-    static = {name: params[name] for name in ("n_conn", "diagonal_only")} | {"states": False, **dict(params["attributes"])}
+    static = {name: params[name] for name in ("n_conn", "diagonal_only")} | {
+        "states": False,
+        **dict(params["attributes"]),
+    }
 
     def matrix_elements(*coefficients: jax.Array) -> jax.Array:
         # As constants of the program, tables would be mixed up by the XLA of jaxlib 0.7 and 0.8, if read twice.

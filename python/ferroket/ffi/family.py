@@ -37,8 +37,9 @@ class Family:
 
     Args:
         target: The name of the Rust handler. It takes the samples and the tables, the attributes and the boolean
-            attributes ``states`` and ``diagonal_only``, and gives ``xp`` (if ``states``) and ``mels``. Those of the compact form and of
-            the counts, where the family has them, end in ``_compact`` and ``_count``.
+            attributes ``states`` and ``diagonal_only``, and gives ``xp`` (if ``states``) and ``mels``. Those of the
+            compact form, of the counts, and of local values of known amplitudes, where the family has them, have the
+            same name with an ending.
         elements: The matrix elements in pure JAX: ``elements(x, *tables, n_conn=K, **attributes)`` gives
             ``(mels, moves)``, of shape ``(..., K)`` and arrays of that shape which say how each sample moves.
             It runs where there are no CPUs, and its transpose is that of the primitive.

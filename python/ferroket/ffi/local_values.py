@@ -36,9 +36,7 @@ def known_local_values(
         The local values, ``(Ns,)`` of complex128, or of complex64 where JAX has no other.
     """
     args = align([as_numbers(x), *tables, *of_amplitudes])
-    (local,) = known_local_values_p.bind(
-        *args, family=family, amplitudes=amplitudes, attributes=static(attributes)
-    )
+    (local,) = known_local_values_p.bind(*args, family=family, amplitudes=amplitudes, attributes=static(attributes))
     return local
 
 

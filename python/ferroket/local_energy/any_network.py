@@ -91,9 +91,7 @@ def chunk_size_of(chunk_size: int | None, n_samples: int, form: Form) -> int:
     return min(chunk_size or CHUNK_SIZE, max(at_most, _MIN_CHUNK_SIZE))
 
 
-def forward(
-    logpsi: LogPsi, chunk_size: int | None, variables: Any, form: Form, samples: jax.Array
-) -> jax.Array:
+def forward(logpsi: LogPsi, chunk_size: int | None, variables: Any, form: Form, samples: jax.Array) -> jax.Array:
     """The local values on one device."""
     chunk_size = chunk_size_of(chunk_size, len(samples), form)
     log_psi = _in_chunks(logpsi, chunk_size)(variables, samples)
@@ -110,9 +108,7 @@ def forward(
 
 
 def _in_chunks(logpsi: LogPsi, chunk_size: int) -> LogPsi:
-    function: LogPsi = nkjax.apply_chunked(
-        logpsi, in_axes=(None, 0), chunk_size=chunk_size, axis_0_is_sharded=False
-    )
+    function: LogPsi = nkjax.apply_chunked(logpsi, in_axes=(None, 0), chunk_size=chunk_size, axis_0_is_sharded=False)
     return function
 
 
@@ -121,9 +117,7 @@ def _ratio(log_psi_xp: jax.Array, log_psi: jax.Array, sample: jax.Array) -> jax.
     return jnp.exp(log_psi_xp - log_psi.at[sample].get(mode="fill", fill_value=0, indices_are_sorted=True))
 
 
-def _for_each_chunk(
-    add: Callable[..., Any], total: Any, form: Form, samples: jax.Array, chunk_size: int
-) -> Any:
+def _for_each_chunk(add: Callable[..., Any], total: Any, form: Form, samples: jax.Array, chunk_size: int) -> Any:
     """``total = add(total, xp, mels, sample)`` for all elements off the diagonal that aren't zero, chunk by chunk."""
     if form.max_conn_size == int(form.diagonal) or not len(samples):
         return total
@@ -190,7 +184,9 @@ def _backward(
 
     def function(moved: list[jax.Array], x: jax.Array) -> jax.Array:
         filled = iter(moved)
-        return logpsi(structure.unflatten(next(filled) if d else v for v, d in zip(leaves, differentiable)), x)
+        return logpsi(
+            structure.unflatten(next(filled) if d else v for v, d in zip(leaves, differentiable, strict=True)), x
+        )
 
     def add(total: list[jax.Array], xp: jax.Array, mels: jax.Array, sample: jax.Array) -> list[jax.Array]:
         log_psi_xp, pullback = jax.vjp(lambda moved: function(moved, xp), floats)

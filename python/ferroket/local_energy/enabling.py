@@ -24,8 +24,8 @@ def enable() -> None:
     """Has NetKet's states evaluate NetKet's own operators with the kernels of this package, too.
 
     From now on ``expect``, ``expect_and_grad``, the drivers, and whatever else of NetKet asks an
-    :class:`~netket.vqs.MCState` for local energies takes the operator that :func:`ferroket.accelerate` makes of its own,
-    once for each. The operators themselves stay what they are. Those that can't be accelerated are evaluated as before.
+    :class:`~netket.vqs.MCState` for local energies takes the operator that :func:`ferroket.accelerate` makes of its
+    own, once for each. The operators themselves stay what they are. Those that can't be accelerated are evaluated as before.
     """
     global _is_enabled  # noqa: PLW0603
     for rule in _rules():

@@ -44,35 +44,38 @@ def explain(vstate: Any, operator: Any) -> Explanation:
     """
     if isinstance(operator, Squared):
         operator = operator.parent
-    if not isinstance(vstate, MCState):
-        return _netkets(f"{type(vstate).__name__} is no MCState, and has no local energies of samples to accelerate")
-    if isinstance(vstate, MCMixedState):
-        return _netkets("the state is a density matrix, for whose local values only NetKet has kernels")
-    if not isinstance(operator, Accelerated):
-        try:
-            accelerated = accelerate(operator)
-        except TypeError as error:
-            return _netkets(str(error))
-        if not isinstance(accelerated, Accelerated):
-            return _netkets(f"{type(operator).__name__} has parts that can't be accelerated together")
-        if not enabling.is_enabled():
-            return _netkets("the operator is NetKet's: call fk.enable(), or give fk.accelerate(operator)")
-        operator = accelerated
+    reason = _why_netkets(vstate, operator)
+    if reason is not None:
+        return Explanation("NetKet", None, "NetKet's own kernel", [reason])
+    operator = accelerate(operator)
     found, reasons = family.find(vstate, operator)
-    if found is None:
-        return _any_network(vstate, operator, reasons)
     platform = jax.default_backend()
-    if platform != "cpu":
-        return _any_network(vstate, operator, [f"the kernel for {found.name} runs on CPUs, and this is {platform}"])
-    return Explanation("known ratios", found.name, f"amplitude ratios of {found.name} in Rust; no connected configurations")
+    if found is not None and platform != "cpu":
+        reasons = [f"the kernel for {found.name} runs on CPUs, and this is {platform}"]
+    if reasons:
+        n_samples = -(-vstate.n_samples // jax.device_count())
+        chunk_size = any_network.chunk_size_of(vstate.chunk_size, n_samples, operator._form)
+        words = "the network on the connected configurations whose matrix elements aren't zero, in chunks"
+        return Explanation("any network", None, words, reasons, chunk_size)
+    assert found is not None
+    words = f"amplitude ratios of {found.name} in Rust; no connected configurations"
+    return Explanation("known ratios", found.name, words)
 
 
-def _netkets(reason: str) -> Explanation:
-    return Explanation("NetKet", None, "NetKet's own kernel", [reason])
-
-
-def _any_network(vstate: MCState, operator: Accelerated, reasons: list[str]) -> Explanation:
-    n_samples = -(-vstate.n_samples // jax.device_count())
-    chunk_size = any_network.chunk_size_of(vstate.chunk_size, n_samples, operator._form)
-    words = "the network on the connected configurations whose matrix elements aren't zero, in chunks"
-    return Explanation("any network", None, words, reasons, chunk_size)
+def _why_netkets(vstate: Any, operator: Any) -> str | None:
+    """Why NetKet's own kernel evaluates an operator; None if ours do."""
+    if not isinstance(vstate, MCState):
+        return f"{type(vstate).__name__} is no MCState, and has no local energies of samples to accelerate"
+    if isinstance(vstate, MCMixedState):
+        return "the state is a density matrix, for whose local values only NetKet has kernels"
+    if isinstance(operator, Accelerated):
+        return None
+    try:
+        accelerated = accelerate(operator)
+    except TypeError as error:
+        return str(error)
+    if not isinstance(accelerated, Accelerated):
+        return f"{type(operator).__name__} has parts that can't be accelerated together"
+    if not enabling.is_enabled():
+        return "the operator is NetKet's: call fk.enable(), or give fk.accelerate(operator)"
+    return None

@@ -17,9 +17,11 @@ class Jastrow(Family):
     name = "Jastrow"
 
     def why_not(self, model: Any) -> str | None:
+        """See :class:`Family`."""
         return subclass(model, nk.models.Jastrow)
 
     def local_values(self, model: Any, variables: Any, form: Terms, samples: jax.Array) -> jax.Array:
+        """See :class:`Family`."""
         kernel = variables["params"]["kernel"]
         n_sites = samples.shape[-1]
         dtype = jnp.result_type(samples.dtype, kernel.dtype)

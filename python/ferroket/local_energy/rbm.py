@@ -50,9 +50,11 @@ class RBM(Family):
     name = "RBM"
 
     def why_not(self, model: Any) -> str | None:
+        """See :class:`Family`."""
         return subclass(model, nk.models.RBM) or other_activation(model)
 
     def local_values(self, model: Any, variables: Any, form: Terms, samples: jax.Array) -> jax.Array:
+        """See :class:`Family`."""
         params = variables["params"]
         machine = linear(params["Dense"], params.get("visible_bias"), form, samples, model.precision)
         return local_values(form, samples, machine)

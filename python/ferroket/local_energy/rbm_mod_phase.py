@@ -18,12 +18,14 @@ class RBMModPhase(Family):
     name = "RBMModPhase"
 
     def why_not(self, model: Any) -> str | None:
+        """See :class:`Family`."""
         reason = subclass(model, nk.models.RBMModPhase) or other_activation(model)
         if reason is None and np.issubdtype(model.param_dtype, np.complexfloating):
             return almost("its parameters are complex, and those of modulus and phase have to be real")
         return reason
 
     def local_values(self, model: Any, variables: Any, form: Terms, samples: jax.Array) -> jax.Array:
+        """See :class:`Family`."""
         params = variables["params"]
         modulus, phase = (
             linear(params[layer], None, form, samples, model.precision) for layer in ("Dense_0", "Dense_1")

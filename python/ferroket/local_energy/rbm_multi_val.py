@@ -18,9 +18,11 @@ class RBMMultiVal(Family):
     name = "RBMMultiVal"
 
     def why_not(self, model: Any) -> str | None:
+        """See :class:`Family`."""
         return subclass(model, nk.models.RBMMultiVal) or other_activation(model)
 
     def local_values(self, model: Any, variables: Any, form: Terms, samples: jax.Array) -> jax.Array:
+        """See :class:`Family`."""
         params = variables["params"]["RBM"]
         kernel = params["Dense"]["kernel"]
         bias = params.get("visible_bias", jnp.zeros_like(kernel[:, 0]))

@@ -19,9 +19,11 @@ class RBMSymm(Family):
     name = "RBMSymm"
 
     def why_not(self, model: Any) -> str | None:
+        """See :class:`Family`."""
         return subclass(model, nk.models.RBMSymm) or other_activation(model)
 
     def local_values(self, model: Any, variables: Any, form: Terms, samples: jax.Array) -> jax.Array:
+        """See :class:`Family`."""
         params = variables["params"]
         symmetries = np.asarray(model.symmetries)
         # As in nk.nn.DenseSymm: (features, sites) becomes (features, symmetries, sites).

@@ -15,6 +15,7 @@ from ferroket.local_energy import any_network, family
 from ferroket.local_energy.enabling import PRECEDENCE, replacement
 from ferroket.operator.accelerated import Accelerated
 
+
 def kernel(vstate: MCState, operator: Accelerated) -> Callable[..., Any]:
     """The fastest kernel for a model and an operator."""
     found, _ = family.find(vstate, operator)

@@ -39,4 +39,4 @@ __all__ = [
 ]
 
 # Whoever has an operator wants NetKet's states to know how to evaluate it.
-from ferroket import local_energy as _local_energy  # noqa: E402, F401
+from ferroket import local_energy as _local_energy  # noqa: F401

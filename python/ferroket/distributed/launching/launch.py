@@ -34,6 +34,7 @@ def launch(
     *,
     ranks: int,
     module: bool = False,
+    accelerate: bool = True,
     collectives: Collectives = "mpi",
     label: bool = False,
     only: int | None = None,
@@ -51,6 +52,7 @@ def launch(
         arguments: the script's.
         ranks: the number of processes, at least 1.
         module: whether to run a module, as ``python -m`` does.
+        accelerate: whether NetKet's own operators are to be accelerated.
         collectives: "mpi", or "gloo" for JAX's own over TCP, without MPI.
         label: whether each line begins with the rank that wrote it.
         only: the one rank whose output is shown; None shows all.
@@ -71,7 +73,8 @@ def launch(
     problem = None if module else unreadable(script)
     if problem:
         raise LaunchError(problem)
-    program = [sys.executable, "-m", "ferroket", "run", *(["-m"] if module else []), script, *arguments]
+    options = [*(["-m"] if module else []), *([] if accelerate else ["--no-accelerate"])]
+    program = [sys.executable, "-m", "ferroket", "run", *options, script, *arguments]
     with ExitStack() as stack:
         commands = _over_mpi(ranks, program) if collectives == "mpi" else _over_gloo(ranks, program, stack)
         if dry_run:
