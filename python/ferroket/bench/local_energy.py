@@ -71,12 +71,14 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     """
     if batch < 1:
         raise ValueError(f"batch is {batch}: a batch has at least 1 sample")
-    lattices = {"Heisenberg 10×10": (partial(heisenberg, total_sz=0), 1), "Fermi-Hubbard 8×8": (fermi_hubbard, 2)}
+    lattices: dict[str, tuple[Callable[[], Any], tuple[int, int], int]] = {
+        "Heisenberg 10×10": (partial(heisenberg, total_sz=0), (10, 10), 1),
+        "Fermi-Hubbard 8×8": (fermi_hubbard, (8, 8), 2),
+    }
     found: dict[str, Callable[[str], Iterator[Row]]] = {}
     for name, (build, model, bar) in KNOWN.items():
         found[name] = partial(_known, build, model, bar, batch, rounds)
-    for lattice, (build, species) in lattices.items():
-        shape = (10, 10) if species == 1 else (8, 8)
+    for lattice, (build, shape, species) in lattices.items():
         for network, of_model in models.networks(shape, species).items():
             found[f"{lattice}, {network}"] = partial(_network, build, of_model, batch, rounds)
     found[_SINGLE] = partial(_single, batch, rounds)

@@ -1,5 +1,6 @@
 """The models of the benchmarks, on periodic square lattices with one or two species of sites."""
 
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -21,12 +22,12 @@ class ResCNN(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """Gives ln ψ of configurations ``(n, N)``."""
-        convolution = {"kernel_size": (3, 3), "padding": "CIRCULAR", "param_dtype": float}
+        convolution = partial(nn.Conv, kernel_size=(3, 3), padding="CIRCULAR", param_dtype=float)
         x = _on_lattice(x, self.shape, self.species)
-        x = nn.Conv(self.features, **convolution)(x)
+        x = convolution(self.features)(x)
         for _ in range(self.blocks):
-            y = nn.Conv(self.features, **convolution)(nn.gelu(x))
-            x = x + nn.Conv(self.features, **convolution)(nn.gelu(y))
+            y = convolution(self.features)(nn.gelu(x))
+            x = x + convolution(self.features)(nn.gelu(y))
         return nk.nn.log_cosh(x).sum(axis=(-3, -2, -1))
 
 

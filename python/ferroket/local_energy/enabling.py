@@ -25,7 +25,8 @@ def enable() -> None:
 
     From now on ``expect``, ``expect_and_grad``, the drivers, and whatever else of NetKet asks an
     :class:`~netket.vqs.MCState` for local energies takes the operator that :func:`ferroket.accelerate` makes of its
-    own, once for each. The operators themselves stay what they are. Those that can't be accelerated are evaluated as before.
+    own, once for each. The operators themselves stay what they are. Those that can't be accelerated are evaluated as
+    before.
     """
     global _is_enabled  # noqa: PLW0603
     for rule in _rules():

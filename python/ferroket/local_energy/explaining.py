@@ -68,14 +68,12 @@ def _why_netkets(vstate: Any, operator: Any) -> str | None:
         return f"{type(vstate).__name__} is no MCState, and has no local energies of samples to accelerate"
     if isinstance(vstate, MCMixedState):
         return "the state is a density matrix, for whose local values only NetKet has kernels"
-    if isinstance(operator, Accelerated):
-        return None
     try:
         accelerated = accelerate(operator)
     except TypeError as error:
         return str(error)
     if not isinstance(accelerated, Accelerated):
         return f"{type(operator).__name__} has parts that can't be accelerated together"
-    if not enabling.is_enabled():
-        return "the operator is NetKet's: call fk.enable(), or give fk.accelerate(operator)"
-    return None
+    if accelerated is operator or enabling.is_enabled():
+        return None
+    return "the operator is NetKet's: call fk.enable(), or give fk.accelerate(operator)"
