@@ -49,6 +49,9 @@ class Family(ABC):
         return type(self) is type(other)
 
 
+_N_SAMPLES = 4096
+"""So many samples are evaluated at once if nobody says how many: what is kept of each takes memory."""
+
 FAMILIES: list[Family] = []
 """Those there are; the first one that takes a model evaluates it."""
 
@@ -133,7 +136,10 @@ def _forward(
     dtype = jnp.result_type(form.dtype, jax.eval_shape(logpsi, variables, sample).dtype)
 
     def on_cpu(variables: Any, form: Terms, samples: jax.Array) -> jax.Array:
-        local = family.local_values(model, variables, form, samples)
+        of_chunk = nkjax.HashablePartial(family.local_values, model)
+        local = nkjax.apply_chunked(
+            of_chunk, in_axes=(None, None, 0), chunk_size=chunk_size or _N_SAMPLES, axis_0_is_sharded=False
+        )(variables, form, samples)
         return (local if jnp.issubdtype(dtype, jnp.complexfloating) else local.real).astype(dtype)
 
     def elsewhere(variables: Any, form: Terms, samples: jax.Array) -> jax.Array:
