@@ -138,13 +138,7 @@ impl<C: Copy, T: MatrixElement> Elements<'_, C, T> {
     }
 
     /// Writes the elements that are not zero. Each sample must have room for as many elements as the form may have.
-    pub fn write_nonzero<F: Form<Change = C>>(
-        self,
-        form: &F,
-        values: &[T],
-        indices: &[LocalIndex],
-        part: Part,
-    ) {
+    pub fn write_nonzero<F: Form<Change = C>>(self, form: &F, values: &[T], indices: &[LocalIndex], part: Part) {
         let samples = self.counts.len();
         let mut non_zero = NonZero { room: form.max_elements(), elements: self };
         non_zero.elements.counts.fill(0);
@@ -464,7 +458,8 @@ mod tests {
             for room in 0..3 {
                 let (mut counts, mut mels, mut changes) = ([9; 3], vec![9; 3 * room], vec![9; 3 * room]);
                 let elements = Elements { counts: &mut counts, mels: &mut mels, changes: &mut changes };
-                let error = elements.write_active(&List(ELEMENTS, by), &[1], &[0; 6], Part::All, 40).expect_err("little room");
+                let error =
+                    elements.write_active(&List(ELEMENTS, by), &[1], &[0; 6], Part::All, 40).expect_err("little room");
                 assert_eq!(
                     error.to_string(),
                     format!("sample 40 has 3 connected elements, but there is room for {room} (max_conn_size)")

@@ -35,7 +35,10 @@ impl<'a, T: Real, const P: usize> Amplitudes<'a, T, P> {
     pub fn new(tables: Jastrow<'a, T>, samples: usize, sites: usize) -> Result<Self, Error> {
         let Jastrow { fields, pairs } = tables;
         check(fields.len() == P * samples * sites, || {
-            format!("`fields` has {} numbers, but must have {P} for each of {samples} samples and {sites} sites", fields.len())
+            format!(
+                "`fields` has {} numbers, but must have {P} for each of {samples} samples and {sites} sites",
+                fields.len()
+            )
         })?;
         check(pairs.len() == P * sites * sites, || {
             format!("`pairs` has {} numbers, but must have {P} for each two of {sites} sites", pairs.len())

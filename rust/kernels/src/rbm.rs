@@ -108,7 +108,10 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Machine<'a, T, A, P> {
         check(units % UNITS == 0, || format!("there are {units} hidden units, but must be a multiple of {UNITS}"))?;
         for (name, table) in [("delta", delta), ("cosh", cosh), ("sinh", sinh)] {
             check(table.len() == P * sites * units, || {
-                format!("`{name}` has {} numbers, but must have {P} for each of {sites} sites and {units} units", table.len())
+                format!(
+                    "`{name}` has {} numbers, but must have {P} for each of {sites} sites and {units} units",
+                    table.len()
+                )
             })?;
         }
         check(bias.len() == P * sites, || format!("`bias` has {} numbers, but there are {sites} sites", bias.len()))?;
@@ -130,8 +133,7 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Machine<'a, T, A, P> {
     /// cosh δ and sinh δ of a site.
     #[inline(always)]
     fn rows(&self, site: usize) -> [[&'a [T]; P]; 2] {
-        [self.tables.cosh, self.tables.sinh]
-            .map(|table| std::array::from_fn(|plane| self.of_site(table, plane, site)))
+        [self.tables.cosh, self.tables.sinh].map(|table| std::array::from_fn(|plane| self.of_site(table, plane, site)))
     }
 }
 

@@ -244,7 +244,8 @@ impl<'a> Terms<'a> {
         sink: &mut impl Sink<u32, T>,
     ) {
         let diagonal = usize::from(self.diagonal);
-        let wanted = if part.has_diagonal() { 0 } else { diagonal }..if part.has_others() { self.groups() } else { diagonal };
+        let wanted =
+            if part.has_diagonal() { 0 } else { diagonal }..if part.has_others() { self.groups() } else { diagonal };
         let mut columns = vec![[0; WORDS]; self.sites];
         let mut plane = vec![0; self.sites];
         let mut sums = [[[T::default(); 64]; WORDS]; TILE];

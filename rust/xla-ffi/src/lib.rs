@@ -39,6 +39,7 @@ mod frame;
 mod guard;
 mod memory;
 mod parts;
+mod placement;
 mod pool;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

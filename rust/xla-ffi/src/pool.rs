@@ -6,6 +6,7 @@
 //! the next. The caller and the tasks claim chunks until none is left, and then the caller waits only for chunks that
 //! a running task has claimed. A task that starts after that finds no chunk and goes away.
 
+use crate::placement;
 use crate::{Error, Parts, raw};
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -65,6 +66,10 @@ impl Pool<'_> {
             if job.is_all_claimed() || !self.schedule(Arc::clone(&job)) {
                 break;
             }
+        }
+        if helpers > 0 {
+            // A helper that was put on this processor can leave it only if it runs.
+            placement::give_way();
         }
         job.finish()
     }
@@ -170,6 +175,9 @@ impl Pool<'_> {
 unsafe extern "C" fn run_task(data: *mut c_void) {
     // SAFETY: the caller vouches for it.
     let job = unsafe { Arc::from_raw(data.cast_const().cast::<Job>()) };
+    if job.processor.is_some() && job.processor == placement::processor() {
+        job.processor.into_iter().for_each(placement::leave);
+    }
     job.work_on_chunks();
 }
 
@@ -187,6 +195,8 @@ struct Job {
     failure: Mutex<Option<Error>>,
     /// Who waits for the last chunk.
     caller: Thread,
+    /// Where it runs.
+    processor: Option<usize>,
     /// The closure, of a type that only `call` knows, on the stack of the caller.
     work: *const (),
     /// Calls the closure.
@@ -216,6 +226,7 @@ impl Job {
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
             caller: thread::current(),
+            processor: placement::processor(),
             work: std::ptr::from_ref(work).cast(),
             call: call::<F>,
         }

@@ -109,7 +109,12 @@ fn shape(frame: &Frame) -> Result<(usize, usize), Error> {
 }
 
 /// A table of the amplitudes.
-fn table<'a, T: Element>(frame: &Frame<'a>, index: usize, name: &'static str, dims: &[usize]) -> Result<&'a [T], Error> {
+fn table<'a, T: Element>(
+    frame: &Frame<'a>,
+    index: usize,
+    name: &'static str,
+    dims: &[usize],
+) -> Result<&'a [T], Error> {
     let table = frame.arg(ARGUMENTS + index, name)?.typed::<T>()?;
     table.expect_dims(dims)?;
     Ok(table.as_slice())

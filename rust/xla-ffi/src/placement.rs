@@ -1,0 +1,44 @@
+//! Where threads run. The scheduler of Linux may put a thread that is woken on the processor of the one that wakes it,
+//! though others are idle, and leave both there for milliseconds: longer than a kernel takes.
+
+/// The processor that this thread runs on, if the system tells.
+pub(crate) fn processor() -> Option<usize> {
+    #[cfg(target_os = "linux")]
+    {
+        // SAFETY: it takes nothing, and changes nothing.
+        usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
+/// Lets others have this processor, if they wait for it.
+pub(crate) fn give_way() {
+    #[cfg(target_os = "linux")]
+    // SAFETY: it takes nothing; that others run is always possible.
+    unsafe {
+        libc::sched_yield();
+    }
+}
+
+/// Moves this thread to another processor than this one, if it is allowed another.
+pub(crate) fn leave(processor: usize) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: a set of processors is plain numbers, for which zeros are the empty set; `processor` is one of those that the
+    // system has told, and the system gets the set's own size.
+    unsafe {
+        let size = size_of::<libc::cpu_set_t>();
+        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
+        if processor >= 8 * size || libc::sched_getaffinity(0, size, &raw mut allowed) != 0 {
+            return;
+        }
+        let mut others = allowed;
+        libc::CPU_CLR(processor, &mut others);
+        // An empty set is refused, and then nothing has changed.
+        if libc::sched_setaffinity(0, size, &raw const others) == 0 {
+            libc::sched_setaffinity(0, size, &raw const allowed);
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = processor;
+}
