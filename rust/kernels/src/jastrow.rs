@@ -1,7 +1,7 @@
 //! Ratios of Jastrow amplitudes.
 //!
-//! ln ψ(σ) = ½ Σ_ij σ_i S_ij σ_j with a symmetric S that has no diagonal. If the σ_i change by d_i, ln ψ does by
-//! Σ_i d_i (Sσ)_i + Σ_{i<j} d_i S_ij d_j.
+//! ln ψ(σ) = ½ `Σ_ij σ_i S_ij σ_j` with a symmetric S that has no diagonal. If the `σ_i` change by `d_i`, ln ψ does by
+//! `Σ_i d_i (Sσ)_i + Σ_{i<j} d_i S_ij d_j`.
 
 use crate::Error;
 use crate::error::check;
@@ -13,9 +13,9 @@ use pulp::Simd;
 /// How ln ψ changes if sites go from their first to their second local state, in planes of real numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct Jastrow<'a, T> {
-    /// d_i (Sσ)_i for each sample, `(planes, samples, sites)`.
+    /// `d_i (Sσ)_i` for each sample, `(planes, samples, sites)`.
     pub fields: &'a [T],
-    /// d_i S_ij d_j, `(planes, sites, sites)`.
+    /// `d_i S_ij d_j`, `(planes, sites, sites)`.
     pub pairs: &'a [T],
 }
 

@@ -113,12 +113,14 @@ pub trait Algebra<const P: usize>: Copy + Debug + Send + Sync {
 
     /// The factor of ψ that a number is.
     #[inline(always)]
+    #[must_use]
     fn factor(number: [f64; P]) -> Complex<f64> {
         Self::log(number).exp()
     }
 
     /// `a * b`, of single numbers.
     #[inline(always)]
+    #[must_use]
     fn times(a: [f64; P], b: [f64; P]) -> [f64; P] {
         Self::product::<f64, Scalar>(Scalar::new(), a, b)
     }

@@ -1,6 +1,7 @@
 //! Local values with restricted Boltzmann machines, for which no connected configuration is ever built.
 //!
-//! ln ψ(σ) = Σ_i a_i σ_i + Σ_j ln cosh θ_j with θ_j = b_j + Σ_i σ_i W_ij. To change some sites is to add δ_j to θ_j, and
+//! `ln ψ(σ) = Σ_i a_i σ_i + Σ_j ln cosh θ_j` with `θ_j = b_j + Σ_i σ_i W_ij`. To change some sites is to add `δ_j` to `θ_j`,
+//! and
 //!
 //! cosh(θ + δ) / cosh θ = cosh δ + tanh θ sinh δ,
 //!
@@ -428,7 +429,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
     }
 }
 
-impl<'a, T: Real, A: Algebra<P>, const P: usize> Amplitudes<'a, T, A, P> {
+impl<T: Real, A: Algebra<P>, const P: usize> Amplitudes<'_, T, A, P> {
     #[inline(always)]
     fn at_samples<S: Simd, const Q: usize>(&self, simd: S, samples: &[usize]) -> [Complex<f64>; Q] {
         let tanh = std::array::from_fn(|place| self.of_sample(self.hidden.tanh, samples[place]));
