@@ -24,7 +24,6 @@ HAMILTONIANS = {
     "Pauli strings": nk.operator.PauliStringsJax(SPINS, ["XXIIII", "IYYIII"], [0.3, 1.2]),
     "a sum": nk.operator.IsingJax(SPINS, CHAIN, h=0.7) + nk.operator.PauliStringsJax(SPINS, ["XYIIII"], [0.3]),
     "a product": nk.operator.IsingJax(SPINS, CHAIN, h=0.7) @ nk.operator.PauliStringsJax(SPINS, ["XYIIII"], [0.3]),
-    "lazily transposed": nk.operator.Transpose(nk.operator.IsingNumba(SPINS, CHAIN, h=0.7)),
     "squared": Squared(nk.operator.IsingJax(SPINS, CHAIN, h=0.7)),
     "ours squared": Squared(fk.operator.Ising(SPINS, CHAIN, h=0.7)),
 }

@@ -261,7 +261,6 @@ OTHERS = {
     "half precision": (RBM(param_dtype=jnp.bfloat16), "parameters of bfloat16"),
     "complex modulus and phase": (RBMModPhase(param_dtype=complex), "its parameters are complex"),
     "another network": (nk.models.MLP(), "MLP is none of the models"),
-    "a function": (nn.Sequential([nn.Dense(3), nn.tanh, nk.nn.log_cosh, lambda x: x.sum(axis=-1)]), "Sequential"),
 }
 
 
