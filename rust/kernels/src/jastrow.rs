@@ -5,10 +5,11 @@
 
 use crate::Error;
 use crate::error::check;
-use crate::planes::{Real, complex};
+use crate::planes::{Algebra, Real, complex};
 use crate::ratios::{Ratios, TOGETHER};
 use num_complex::Complex;
 use pulp::Simd;
+use std::marker::PhantomData;
 
 /// How ln ψ changes if sites go from their first to their second local state, in planes of real numbers.
 #[derive(Debug, Clone, Copy)]
@@ -19,18 +20,19 @@ pub struct Jastrow<'a, T> {
     pub pairs: &'a [T],
 }
 
-/// The [`Jastrow`] amplitudes of some samples, whose numbers have `P` planes.
+/// The [`Jastrow`] amplitudes of some samples, whose numbers are those of `A`, of `P` planes.
 #[derive(Debug, Clone)]
-pub struct Amplitudes<'a, T, const P: usize> {
+pub struct Amplitudes<'a, T, A, const P: usize> {
     tables: Jastrow<'a, T>,
     sites: usize,
     /// The sites that change, and whether they go from their second to their first state.
     changes: Vec<(usize, bool)>,
     /// What the pairs of them give.
     of_pairs: Complex<f64>,
+    algebra: PhantomData<A>,
 }
 
-impl<'a, T: Real, const P: usize> Amplitudes<'a, T, P> {
+impl<'a, T: Real, A, const P: usize> Amplitudes<'a, T, A, P> {
     /// Checks the tables.
     pub fn new(tables: Jastrow<'a, T>, samples: usize, sites: usize) -> Result<Self, Error> {
         let Jastrow { fields, pairs } = tables;
@@ -43,7 +45,7 @@ impl<'a, T: Real, const P: usize> Amplitudes<'a, T, P> {
         check(pairs.len() == P * sites * sites, || {
             format!("`pairs` has {} numbers, but must have {P} for each two of {sites} sites", pairs.len())
         })?;
-        Ok(Self { tables, sites, changes: Vec::new(), of_pairs: Complex::default() })
+        Ok(Self { tables, sites, changes: Vec::new(), of_pairs: Complex::default(), algebra: PhantomData })
     }
 }
 
@@ -54,7 +56,9 @@ fn at<T: Real, const P: usize>(table: &[T], place: usize) -> Complex<f64> {
     complex::<P>(std::array::from_fn(|plane| table[plane * plane_len + place].into()))
 }
 
-impl<T: Real, const P: usize> Ratios for Amplitudes<'_, T, P> {
+impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> {
+    type Ratio = A::Factor;
+
     #[inline(always)]
     fn change<S: Simd>(&mut self, _: S, sites: &[usize], opposite: &[bool]) {
         self.changes.clear();
@@ -76,16 +80,15 @@ impl<T: Real, const P: usize> Ratios for Amplitudes<'_, T, P> {
     }
 
     #[inline(always)]
-    fn ratios<S: Simd>(&self, _: S, samples: [usize; TOGETHER]) -> [Complex<f64>; TOGETHER] {
-        let mut ratios = [Complex::default(); TOGETHER];
+    fn ratios<S: Simd>(&self, _: S, samples: [usize; TOGETHER]) -> [A::Factor; TOGETHER] {
+        let mut ratios = [A::Factor::default(); TOGETHER];
         for (ratio, sample) in ratios.iter_mut().zip(samples) {
             let mut log = self.of_pairs;
             for &(site, back) in &self.changes {
                 let field = at::<T, P>(self.tables.fields, sample * self.sites + site);
                 log += if back { -field } else { field };
             }
-            // A real exponential takes a third of the time.
-            *ratio = if P == 1 { log.re.exp().into() } else { log.exp() };
+            *ratio = A::exponential(log);
         }
         ratios
     }

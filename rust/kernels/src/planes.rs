@@ -1,5 +1,6 @@
 //! Numbers as planes of vectors: of complex numbers all real parts, and then all imaginary parts.
 
+use crate::ratios::Ratio;
 use bytemuck::Pod;
 use num_complex::Complex;
 use pulp::{Scalar, Simd};
@@ -36,10 +37,13 @@ pub trait Real: Pod + Default + PartialEq + Neg<Output = Self> + Debug + Into<f6
 
     /// `-a`.
     fn negated<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// The product of the numbers of a vector.
+    fn product_of_lanes<S: Simd>(simd: S, a: Self::Vector<S>) -> Self;
 }
 
 macro_rules! reals {
-    ($($t:ident, $vector:ident, $splat:ident, $mul:ident, $mul_add:ident, $neg:ident: $narrow:literal, $range:literal;)+) => {$(
+    ($($t:ident, $vector:ident, $splat:ident, $mul:ident, $mul_add:ident, $neg:ident, $product:ident: $narrow:literal, $range:literal;)+) => {$(
         impl Real for $t {
             type Vector<S: Simd> = S::$vector;
 
@@ -71,13 +75,18 @@ macro_rules! reals {
             fn negated<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
                 simd.$neg(a)
             }
+
+            #[inline(always)]
+            fn product_of_lanes<S: Simd>(simd: S, a: S::$vector) -> Self {
+                simd.$product(a)
+            }
         }
     )+};
 }
 
 reals! {
-    f32, f32s, splat_f32s, mul_f32s, mul_add_e_f32s, neg_f32s: 2.5, 70.0;
-    f64, f64s, splat_f64s, mul_f64s, mul_add_e_f64s, neg_f64s: 5.0, 600.0;
+    f32, f32s, splat_f32s, mul_f32s, mul_add_e_f32s, neg_f32s, reduce_product_f32s: 2.5, 70.0;
+    f64, f64s, splat_f64s, mul_f64s, mul_add_e_f64s, neg_f64s, reduce_product_f64s: 5.0, 600.0;
 }
 
 /// Vectors of numbers of `P` planes.
@@ -87,6 +96,9 @@ pub type Planes<T, S, const P: usize> = [<T as Real>::Vector<S>; P];
 pub trait Algebra<const P: usize>: Copy + Debug + Send + Sync {
     /// The planes of the number 1 that are 1; the others are 0.
     const ONE: [bool; P];
+
+    /// What a factor of ψ is.
+    type Factor: Ratio;
 
     /// How many of the planes make products large or small.
     const MAGNITUDES: usize;
@@ -112,10 +124,21 @@ pub trait Algebra<const P: usize>: Copy + Debug + Send + Sync {
     fn log(number: [f64; P]) -> Complex<f64>;
 
     /// The factor of ψ that a number is.
-    #[inline(always)]
     #[must_use]
-    fn factor(number: [f64; P]) -> Complex<f64> {
-        Self::log(number).exp()
+    fn factor(number: [f64; P]) -> Self::Factor;
+
+    /// The factor of ψ with this ln, as numbers have it.
+    #[must_use]
+    fn exponential(log: Complex<f64>) -> Self::Factor;
+
+    /// The product of the numbers of a vector.
+    #[inline(always)]
+    fn product_of_lanes<T: Real, S: Simd>(_: S, vector: Planes<T, S, P>) -> [f64; P] {
+        let lanes: [&[T]; P] = from_fn(|plane| bytemuck::cast_slice(std::slice::from_ref(&vector[plane])));
+        (0..lanes[0].len())
+            .map(|lane| from_fn(|plane| lanes[plane][lane].into()))
+            .reduce(Self::times)
+            .expect("a vector has lanes")
     }
 
     /// `a * b`, of single numbers.
@@ -140,6 +163,8 @@ pub struct Complexes;
 pub struct Pairs;
 
 impl Algebra<1> for Reals {
+    type Factor = f64;
+
     const ONE: [bool; 1] = [true];
     const MAGNITUDES: usize = 1;
 
@@ -171,12 +196,24 @@ impl Algebra<1> for Reals {
     }
 
     #[inline(always)]
-    fn factor([number]: [f64; 1]) -> Complex<f64> {
-        number.into()
+    fn factor([number]: [f64; 1]) -> f64 {
+        number
+    }
+
+    #[inline(always)]
+    fn exponential(log: Complex<f64>) -> f64 {
+        log.re.exp()
+    }
+
+    #[inline(always)]
+    fn product_of_lanes<T: Real, S: Simd>(simd: S, [vector]: Planes<T, S, 1>) -> [f64; 1] {
+        [T::product_of_lanes(simd, vector).into()]
     }
 }
 
 impl Algebra<2> for Complexes {
+    type Factor = Complex<f64>;
+
     const ONE: [bool; 2] = [true, false];
     const MAGNITUDES: usize = 1;
 
@@ -220,9 +257,15 @@ impl Algebra<2> for Complexes {
     fn factor([re, im]: [f64; 2]) -> Complex<f64> {
         Complex::new(re, im)
     }
+
+    fn exponential(log: Complex<f64>) -> Complex<f64> {
+        log.exp()
+    }
 }
 
 impl Algebra<2> for Pairs {
+    type Factor = Complex<f64>;
+
     const ONE: [bool; 2] = [true, true];
     const MAGNITUDES: usize = 2;
 
@@ -252,6 +295,20 @@ impl Algebra<2> for Pairs {
     #[inline(always)]
     fn log([re, im]: [f64; 2]) -> Complex<f64> {
         Complex::new(re.ln(), im.ln())
+    }
+
+    #[inline(always)]
+    fn factor(number: [f64; 2]) -> Complex<f64> {
+        Self::log(number).exp()
+    }
+
+    fn exponential(log: Complex<f64>) -> Complex<f64> {
+        log.exp()
+    }
+
+    #[inline(always)]
+    fn product_of_lanes<T: Real, S: Simd>(simd: S, vector: Planes<T, S, 2>) -> [f64; 2] {
+        vector.map(|plane| T::product_of_lanes(simd, plane).into())
     }
 }
 

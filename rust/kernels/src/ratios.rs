@@ -2,17 +2,56 @@
 
 use crate::element::MatrixElement;
 use crate::local_states::LocalIndex;
-use crate::terms::{Column, Terms, WORDS, bits};
+use crate::terms::{BLOCK, Column, Terms, WORDS, bits};
 use num_complex::Complex;
 use pulp::{Arch, Simd, WithSimd};
+use std::array::from_fn;
+use std::ops::Mul;
 
 /// So many ratios are evaluated together.
 pub const TOGETHER: usize = 8;
+
+/// What ratios are: real or complex numbers. Both are multiplied by matrix elements of either kind.
+pub trait Ratio:
+    Copy
+    + Default
+    + Into<Complex<f64>>
+    + Mul<Output = Self>
+    + Mul<f64, Output: Into<Complex<f64>>>
+    + Mul<Complex<f64>, Output: Into<Complex<f64>>>
+{
+}
+
+impl Ratio for f64 {}
+impl Ratio for Complex<f64> {}
+
+/// Matrix elements that ratios are multiplied by.
+pub trait Weight: MatrixElement + Into<Complex<f64>> {
+    /// The product with a ratio.
+    fn times_ratio<R: Ratio>(self, ratio: R) -> Complex<f64>;
+}
+
+impl Weight for f64 {
+    #[inline(always)]
+    fn times_ratio<R: Ratio>(self, ratio: R) -> Complex<f64> {
+        Mul::<Self>::mul(ratio, self).into()
+    }
+}
+
+impl Weight for Complex<f64> {
+    #[inline(always)]
+    fn times_ratio<R: Ratio>(self, ratio: R) -> Self {
+        Mul::<Self>::mul(ratio, self).into()
+    }
+}
 
 /// ψ(σ') / ψ(σ) for samples σ, and σ' that differ from them on the same sites, in the same ways.
 ///
 /// Each site has two local states.
 pub trait Ratios {
+    /// Real or complex numbers.
+    type Ratio: Ratio;
+
     /// Sets how σ' differs: the first one of `sites` goes from its first to its second state, and those of the others that
     /// are `opposite` go the other way.
     fn change<S: Simd>(&mut self, simd: S, sites: &[usize], opposite: &[bool]);
@@ -21,12 +60,12 @@ pub trait Ratios {
     fn reverse(&mut self);
 
     /// The ratios of some samples.
-    fn ratios<S: Simd>(&self, simd: S, samples: [usize; TOGETHER]) -> [Complex<f64>; TOGETHER];
+    fn ratios<S: Simd>(&self, simd: S, samples: [usize; TOGETHER]) -> [Self::Ratio; TOGETHER];
 }
 
 /// The local values Σ ⟨σ|O|σ'⟩ ψ(σ') / ψ(σ) of up to [`crate::terms::BLOCK`] samples σ, given as local indices. `first` is
 /// the number that the first one has for `ratios`.
-pub fn local_values<V: MatrixElement + Into<Complex<f64>>, R: Ratios>(
+pub fn local_values<V: Weight, R: Ratios>(
     terms: &Terms,
     values: &[V],
     indices: &[LocalIndex],
@@ -46,7 +85,7 @@ struct Work<'a, V, R> {
     sums: Sums<'a, R>,
 }
 
-impl<V: MatrixElement + Into<Complex<f64>>, R: Ratios> WithSimd for Work<'_, V, R> {
+impl<V: Weight, R: Ratios> WithSimd for Work<'_, V, R> {
     type Output = ();
 
     #[inline(always)]
@@ -74,7 +113,7 @@ struct Sums<'a, R> {
 impl<R: Ratios> Sums<'_, R> {
     /// Adds what one flip gives to the samples that are `active`.
     #[inline(always)]
-    fn add_group<V: MatrixElement + Into<Complex<f64>>, S: Simd>(
+    fn add_group<V: Weight, S: Simd>(
         &mut self,
         simd: S,
         sites: &[usize],
@@ -82,10 +121,10 @@ impl<R: Ratios> Sums<'_, R> {
         active: Column,
         mels: &[[V; 64]],
     ) {
-        let mel = |lane: usize| -> Complex<f64> { mels[lane / 64][lane % 64].into() };
+        let mels = mels.as_flattened();
         let Some((&first, others)) = sites.split_first() else {
             for lane in lanes(active) {
-                self.local[lane] += mel(lane);
+                self.local[lane] += mels[lane].into();
             }
             return;
         };
@@ -102,9 +141,9 @@ impl<R: Ratios> Sums<'_, R> {
                 }
             }
             self.ratios.change(simd, sites, &self.opposite);
-            self.add_alike(simd, std::array::from_fn(|word| alike[word] & !columns[first][word]), mel);
+            self.add_alike(simd, from_fn(|word| alike[word] & !columns[first][word]), mels);
             self.ratios.reverse();
-            self.add_alike(simd, std::array::from_fn(|word| alike[word] & columns[first][word]), mel);
+            self.add_alike(simd, from_fn(|word| alike[word] & columns[first][word]), mels);
             for (rest, alike) in rest.iter_mut().zip(alike) {
                 *rest &= !alike;
             }
@@ -113,19 +152,27 @@ impl<R: Ratios> Sums<'_, R> {
 
     /// Adds what the present change gives to some samples.
     #[inline(always)]
-    fn add_alike<S: Simd>(&mut self, simd: S, samples: Column, mel: impl Fn(usize) -> Complex<f64>) {
-        let mut lanes = lanes(samples);
-        while let Some(lane) = lanes.next() {
-            // What is missing at the end is evaluated in vain.
-            let mut together = [lane; TOGETHER];
-            let mut n = 1;
-            for (place, lane) in together[1..].iter_mut().zip(&mut lanes) {
-                *place = lane;
+    fn add_alike<V: Weight, S: Simd>(&mut self, simd: S, samples: Column, mels: &[V]) {
+        // What is missing at the end is evaluated in vain.
+        let mut list = [0; BLOCK];
+        let mut n = 0;
+        for (word, &samples) in samples.iter().enumerate() {
+            for lane in bits(samples) {
+                list[n % BLOCK] = 64 * word + lane;
                 n += 1;
             }
-            let ratios = self.ratios.ratios(simd, std::array::from_fn(|place| self.first + together[place]));
-            for (&lane, ratio) in together[..n].iter().zip(ratios) {
-                self.local[lane] += mel(lane) * ratio;
+        }
+        let last = list[n.saturating_sub(1)];
+        list[n..n.next_multiple_of(TOGETHER)].fill(last);
+        let mut together = [0; TOGETHER];
+        for start in (0..n).step_by(TOGETHER) {
+            let lanes = &list[start..][..TOGETHER];
+            for (sample, lane) in together.iter_mut().zip(lanes) {
+                *sample = self.first + lane;
+            }
+            let ratios = self.ratios.ratios(simd, together);
+            for (&lane, ratio) in lanes.iter().zip(ratios).take(n - start) {
+                self.local[lane] += mels[lane].times_ratio(ratio);
             }
         }
     }

@@ -157,6 +157,8 @@ struct Row<T, A, const P: usize> {
     wide: Vec<(usize, [f64; P])>,
     /// Whether the product of all factors may overflow where the ratio doesn't.
     overflowing: bool,
+    /// Whether that of a vector may, in numbers of `T`.
+    in_doubles: bool,
     algebra: PhantomData<A>,
 }
 
@@ -174,6 +176,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
             bias: [0.0; P],
             wide: Vec::new(),
             overflowing: false,
+            in_doubles: false,
             algebra: PhantomData,
         }
     }
@@ -198,6 +201,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
             }
         }
         self.overflowing = extent.sum() > f64::RANGE;
+        self.in_doubles = extent.sum() > T::RANGE;
         let all_wide = extent.largest_sum(lanes::<T, S>()) > T::RANGE;
         self.alone = (others.is_empty() && extent.largest <= T::NARROW && !all_wide).then_some(first);
         if self.alone.is_some() {
@@ -271,67 +275,75 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
         }
     }
 
-    /// The products of the factors of all units that aren't set apart, for the tanh θ of some samples.
+    /// The products of the factors of all units that aren't set apart, at some samples.
     #[inline(always)]
     fn products<S: Simd, const Q: usize>(
         &self,
         simd: S,
         machine: &Machine<'_, T, A, P>,
-        tanh: [[&[T]; P]; Q],
-    ) -> [Complex<f64>; Q] {
+        tanh: [&[T]; P],
+        samples: &[usize],
+    ) -> [A::Factor; Q] {
         let [cosh, sinh] =
             self.alone.map_or_else(|| [slices(&self.cosh), slices(&self.sinh)], |site| machine.rows(site));
         let (cosh, sinh) = (vectors::<T, S, P>(cosh), vectors::<T, S, P>(sinh));
-        let one: Planes<T, S, P> =
-            std::array::from_fn(|plane| T::splat(simd, if A::ONE[plane] { T::ONE } else { T::default() }));
-        let mut products = [one; Q];
+        let tanh = vectors::<T, S, P>(tanh);
         let len = cosh[0].len();
-        // Of the same length, so that the compiler knows that no place is outside.
-        let sinh: [&[T::Vector<S>]; P] = std::array::from_fn(|plane| &sinh[plane][..len]);
-        let tanh: [[&[T::Vector<S>]; P]; Q] = std::array::from_fn(|sample| {
-            let tanh = vectors::<T, S, P>(tanh[sample]);
-            std::array::from_fn(|plane| &tanh[plane][..len])
-        });
-        for place in 0..len {
-            let (c, s) = (at(&cosh, place), signed::<T, S, P>(simd, at(&sinh, place), self.reversed));
-            for sample in 0..Q {
-                let factor = A::product_plus::<T, S>(simd, at(&tanh[sample], place), s, c);
-                products[sample] = A::product::<T, S>(simd, products[sample], factor);
+        // All of the same length, so that the compiler knows that no place is outside. Loops, since closures in `from_fn`
+        // may lose the instructions for vectors.
+        let mut sinh_ = sinh;
+        let mut of_samples = [tanh; Q];
+        for plane in 0..P {
+            sinh_[plane] = &sinh[plane][..len];
+            for (of_sample, &sample) in of_samples.iter_mut().zip(samples) {
+                of_sample[plane] = &tanh[plane][sample * len..][..len];
             }
         }
-        let mut ratios = [Complex::default(); Q];
-        for (ratio, product) in ratios.iter_mut().zip(&products) {
-            *ratio = self.product_of_lanes::<S>(product);
+        let mut one = [T::splat(simd, T::default()); P];
+        for (one, is_one) in one.iter_mut().zip(A::ONE) {
+            if is_one {
+                *one = T::splat(simd, T::ONE);
+            }
         }
-        ratios
+        let mut products = [one; Q];
+        for place in 0..len {
+            let (c, s) = (at(&cosh, place), signed::<T, S, P>(simd, at(&sinh_, place), self.reversed));
+            for (product, tanh) in products.iter_mut().zip(&of_samples) {
+                let factor = A::product_plus::<T, S>(simd, at(tanh, place), s, c);
+                *product = A::product::<T, S>(simd, *product, factor);
+            }
+        }
+        let mut factors = [A::Factor::default(); Q];
+        for (factor, product) in factors.iter_mut().zip(products) {
+            *factor = if self.in_doubles {
+                self.factor_of_lanes::<S>(product)
+            } else {
+                A::factor(A::product_of_lanes::<T, S>(simd, product))
+            };
+        }
+        factors
     }
 
     /// The factor of ψ that the numbers of a vector make together.
-    #[inline(always)]
-    fn product_of_lanes<S: Simd>(&self, vector: &Planes<T, S, P>) -> Complex<f64> {
+    #[cold]
+    fn factor_of_lanes<S: Simd>(&self, vector: Planes<T, S, P>) -> A::Factor {
         let lanes: [&[T]; P] = std::array::from_fn(|plane| bytemuck::cast_slice(std::slice::from_ref(&vector[plane])));
-        let mut len = lanes[0].len();
-        let mut numbers = [[0.0; P]; UNITS];
-        for (lane, number) in numbers[..len].iter_mut().enumerate() {
-            *number = std::array::from_fn(|plane| lanes[plane][lane].into());
-        }
+        let mut numbers =
+            (0..lanes[0].len()).map(|lane| std::array::from_fn::<f64, P, _>(|plane| lanes[plane][lane].into()));
         if self.overflowing {
-            return numbers[..len].iter().map(|&number| A::log(number)).sum::<Complex<f64>>().exp();
+            A::exponential(numbers.map(A::log).sum())
+        } else {
+            let first = numbers.next().expect("a vector has lanes");
+            A::factor(numbers.fold(first, A::times))
         }
-        while len > 1 {
-            len /= 2;
-            for lane in 0..len {
-                numbers[lane] = A::times(numbers[lane], numbers[lane + len]);
-            }
-        }
-        A::factor(numbers[0])
     }
 
     /// The logarithm of the other factors, for the θ of a sample.
     #[cold]
-    fn log_of_wide(&self, theta: [&[T]; P]) -> Complex<f64> {
+    fn log_of_wide(&self, theta: [&[T]; P], sample: usize) -> Complex<f64> {
+        let units = self.cosh[0].len();
         let differences = self.wide.iter().map(|&(unit, delta)| {
-            let theta = theta.map(|plane| plane[unit].into());
+            let theta = theta.map(|plane| plane[sample * units + unit].into());
             let changed = std::array::from_fn(|plane| {
                 if self.reversed { theta[plane] - delta[plane] } else { theta[plane] + delta[plane] }
             });
@@ -378,45 +390,44 @@ fn at<V: Copy, R: std::ops::Deref<Target = [V]>, const P: usize>(planes: &[R; P]
 
 /// The machine at some samples, as [`Ratios`].
 #[derive(Debug)]
-pub struct Amplitudes<'a, T, A, const P: usize> {
+pub struct Amplitudes<'a, T, A: Algebra<P>, const P: usize> {
     machine: &'a Machine<'a, T, A, P>,
-    hidden: Hidden<'a, T>,
+    theta: [&'a [T]; P],
+    tanh: [&'a [T]; P],
     row: Row<T, A, P>,
-    of_bias: Complex<f64>,
+    of_bias: A::Factor,
 }
 
 impl<'a, T: Real, A: Algebra<P>, const P: usize> Amplitudes<'a, T, A, P> {
     /// With the hidden units of samples.
     #[must_use]
     pub fn new(machine: &'a Machine<'a, T, A, P>, hidden: Hidden<'a, T>) -> Self {
-        Self { machine, hidden, row: Row::new(machine.tables.units), of_bias: Complex::default() }
-    }
-
-    /// The numbers of one sample.
-    #[inline(always)]
-    fn of_sample(&self, table: &'a [T], sample: usize) -> [&'a [T]; P] {
-        let units = self.machine.tables.units;
-        let plane_len = table.len() / P;
-        std::array::from_fn(|plane| &table[plane * plane_len + sample * units..][..units])
+        let [theta, tanh] = [hidden.theta, hidden.tanh].map(|table| {
+            let plane_len = table.len() / P;
+            std::array::from_fn(|plane| &table[plane * plane_len..][..plane_len])
+        });
+        Self { machine, theta, tanh, row: Row::new(machine.tables.units), of_bias: A::Factor::default() }
     }
 }
 
 impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> {
+    type Ratio = A::Factor;
+
     #[inline(always)]
     fn change<S: Simd>(&mut self, simd: S, sites: &[usize], opposite: &[bool]) {
         self.row.compose(simd, self.machine, sites, opposite);
-        self.of_bias = complex(self.row.bias).exp();
+        self.of_bias = A::exponential(complex(self.row.bias));
     }
 
     #[inline(always)]
     fn reverse(&mut self) {
         self.row.reversed = true;
-        self.of_bias = complex(self.row.bias.map(std::ops::Neg::neg)).exp();
+        self.of_bias = A::exponential(complex(self.row.bias.map(std::ops::Neg::neg)));
     }
 
     #[inline(always)]
-    fn ratios<S: Simd>(&self, simd: S, samples: [usize; TOGETHER]) -> [Complex<f64>; TOGETHER] {
-        let mut ratios = [Complex::default(); TOGETHER];
+    fn ratios<S: Simd>(&self, simd: S, samples: [usize; TOGETHER]) -> [A::Factor; TOGETHER] {
+        let mut ratios = [A::Factor::default(); TOGETHER];
         // Of complex numbers half as many at once: a processor hasn't more registers.
         for (ratios, samples) in ratios.chunks_exact_mut(TOGETHER / P).zip(samples.chunks_exact(TOGETHER / P)) {
             if P == 1 {
@@ -431,13 +442,12 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
 
 impl<T: Real, A: Algebra<P>, const P: usize> Amplitudes<'_, T, A, P> {
     #[inline(always)]
-    fn at_samples<S: Simd, const Q: usize>(&self, simd: S, samples: &[usize]) -> [Complex<f64>; Q] {
-        let tanh = std::array::from_fn(|place| self.of_sample(self.hidden.tanh, samples[place]));
-        let mut ratios = self.row.products::<S, Q>(simd, self.machine, tanh);
+    fn at_samples<S: Simd, const Q: usize>(&self, simd: S, samples: &[usize]) -> [A::Factor; Q] {
+        let mut ratios = self.row.products::<S, Q>(simd, self.machine, self.tanh, samples);
         for (ratio, &sample) in ratios.iter_mut().zip(samples) {
-            *ratio *= self.of_bias;
+            *ratio = *ratio * self.of_bias;
             if !self.row.wide.is_empty() {
-                *ratio *= self.row.log_of_wide(self.of_sample(self.hidden.theta, sample)).exp();
+                *ratio = *ratio * A::exponential(self.row.log_of_wide(self.theta, sample));
             }
         }
         ratios

@@ -220,8 +220,8 @@ impl<'a> Terms<'a> {
         for group in 0..self.groups() {
             let mut active = self.evaluate(group, values, &columns, first_lanes(samples), &mut sums);
             for (active, sums) in active.iter_mut().zip(&sums) {
-                for lane in bits(*active) {
-                    *active &= !(u64::from(sums[lane] == T::default()) << lane);
+                for (lane, &sum) in sums.iter().enumerate() {
+                    *active &= !(u64::from(sum == T::default()) << lane);
                 }
             }
             if active != [0; WORDS] {

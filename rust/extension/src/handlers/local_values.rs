@@ -3,11 +3,10 @@
 use super::configurations::{Configurations, configurations};
 use super::dispatch::{FirstError, invalid};
 use super::forms::{Operator, TermsArguments};
-use ferroket_kernels::element::MatrixElement;
 use ferroket_kernels::jastrow::{self, Jastrow};
 use ferroket_kernels::local_states::Sites;
 use ferroket_kernels::planes::{Complexes, Pairs, Reals};
-use ferroket_kernels::ratios::{Ratios, local_values};
+use ferroket_kernels::ratios::{Ratios, Weight, local_values};
 use ferroket_kernels::rbm::{self, Hidden, Machine, Rbm};
 use ferroket_kernels::terms::{BLOCK, Terms};
 use ferroket_xla_ffi::{DataType, Element, Error, Frame, Rows, handler};
@@ -91,11 +90,11 @@ fn call_rbm(frame: &Frame) -> Result<(), Error> {
 
 fn call_jastrow(frame: &Frame) -> Result<(), Error> {
     frame.expect_counts(ARGUMENTS + 2, 1)?;
-    with_types!(frame, false, (T, _A, P) => {
+    with_types!(frame, false, (T, A, P) => {
         let (samples, sites) = shape(frame)?;
         let fields = table::<T>(frame, 0, "fields", &[P, samples, sites])?;
         let pairs = table::<T>(frame, 1, "pairs", &[P, sites, sites])?;
-        let amplitudes = jastrow::Amplitudes::<T, P>::new(Jastrow { fields, pairs }, samples, sites);
+        let amplitudes = jastrow::Amplitudes::<T, A, P>::new(Jastrow { fields, pairs }, samples, sites);
         let amplitudes = amplitudes.map_err(|error| invalid(&error))?;
         evaluate(frame, P * sites, || amplitudes.clone())
     })
@@ -151,7 +150,7 @@ struct Call<'a, 'f, F> {
 }
 
 impl<R: Ratios, F: Fn() -> R + Sync> Call<'_, '_, F> {
-    fn with<V: MatrixElement + Into<Complex<f64>>>(self, values: &[V]) -> Result<(), Error> {
+    fn with<V: Weight>(self, values: &[V]) -> Result<(), Error> {
         let Self { frame, sites, form, numbers, amplitudes } = self;
         let (samples, n_sites) = shape(frame)?;
         let local = frame.result(0, "local")?;
