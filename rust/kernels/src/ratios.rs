@@ -183,3 +183,247 @@ impl<R: Ratios> Sums<'_, R> {
 fn lanes(column: Column) -> impl Iterator<Item = usize> {
     (0..WORDS).flat_map(move |word| bits(column[word]).map(move |lane| 64 * word + lane))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jastrow::{self, Jastrow};
+    use crate::local_states::Sites;
+    use crate::planes::{Algebra, Complexes, Pairs, Real, Reals, complex};
+    use crate::rbm::{self, Hidden, Machine, Rbm, UNITS};
+    use crate::terms::TermTables;
+    use crate::testing::{SPIN, random_samples};
+    use proptest::prelude::*;
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
+    /// An operator on up to 32 spins.
+    struct Operator {
+        sites: Sites,
+        flip: Vec<u32>,
+        first: Vec<i32>,
+        mask: Vec<u32>,
+        pattern: Vec<u32>,
+        sign: Vec<u32>,
+        values: Vec<Complex<f64>>,
+    }
+
+    impl Operator {
+        /// A diagonal, and then so many groups of one or two terms.
+        fn random(rng: &mut StdRng, sites: usize, groups: usize) -> Self {
+            let all = u32::MAX >> (32 - sites);
+            let mut some = |at_most: u32| (0..at_most).fold(0, |sites_, _| sites_ | 1 << rng.random_range(0..sites));
+            let flips: Vec<u32> = (0..groups).map(|group| if group % 3 == 2 { some(32) } else { some(2) }).collect();
+            let flip: Vec<_> = [0].into_iter().chain(flips).collect();
+            let n = 2 * flip.len();
+            let mask: Vec<u32> =
+                (0..n).map(|_| rng.random::<u32>() & rng.random::<u32>() & rng.random::<u32>() & all).collect();
+            let pattern = mask.iter().map(|mask| mask & rng.random::<u32>()).collect();
+            let sign = (0..n).map(|_| rng.random::<u32>() & all).collect();
+            let values = (0..n).map(|_| Complex::new(rng.random_range(-2..=2).into(), rng.random_range(-2..=2).into()));
+            let values = values.collect();
+            let first = (0..=flip.len()).map(|group| 2 * group as i32).collect();
+            let sites = Sites::new(sites, vec![SPIN], &[]).expect("sites of one kind");
+            Self { sites, flip, first, mask, pattern, sign, values }
+        }
+
+        fn terms(&self) -> Terms<'_> {
+            let Self { flip, first, mask, pattern, sign, .. } = self;
+            let tables = TermTables { flip, first, mask, pattern, sign };
+            Terms::new(&self.sites, tables, self.values.len(), true).expect("valid tables")
+        }
+
+        /// The connected configurations of a sample, and their matrix elements.
+        fn connected(&self, sample: &[LocalIndex]) -> Vec<(Vec<LocalIndex>, Complex<f64>)> {
+            let sigma = sample.iter().rev().fold(0_u32, |bits, &index| bits << 1 | u32::from(index));
+            let term = |term: usize| {
+                let sign = 1.0 - 2.0 * f64::from((sigma & self.sign[term]).count_ones() % 2);
+                if sigma & self.mask[term] == self.pattern[term] { sign * self.values[term] } else { 0.0.into() }
+            };
+            let flipped =
+                |flip: u32| sample.iter().enumerate().map(|(site, &s)| s ^ (flip >> site & 1) as LocalIndex).collect();
+            let elements = self.flip.iter().enumerate();
+            elements.map(|(group, &flip)| (flipped(flip), term(2 * group) + term(2 * group + 1))).collect()
+        }
+
+        /// The local values of samples, of which `log_psi` is the amplitude, and what they are exact to.
+        fn compare(
+            &self,
+            samples: &[Vec<LocalIndex>],
+            found: &[Complex<f64>],
+            tolerance: f64,
+            log_psi: impl Fn(&[LocalIndex]) -> Complex<f64>,
+        ) {
+            for (sample, found) in samples.iter().zip(found) {
+                let of_sample = log_psi(sample);
+                let parts: Vec<_> = self
+                    .connected(sample)
+                    .into_iter()
+                    .filter(|(_, mel)| mel.norm() > 0.0)
+                    .map(|(other, mel)| mel * (log_psi(&other) - of_sample).exp())
+                    .collect();
+                let expected: Complex<f64> = parts.iter().sum();
+                let allowed = tolerance * (1.0 + parts.iter().map(|part| part.norm()).sum::<f64>());
+                assert!((found - expected).norm() <= allowed, "{found} instead of {expected}");
+            }
+        }
+
+        fn local_values<R: Ratios>(&self, samples: &[Vec<LocalIndex>], ratios: impl Fn() -> R) -> Vec<Complex<f64>> {
+            let mut local = vec![Complex::new(7.0, 7.0); samples.len()];
+            let terms = self.terms();
+            for (block, (samples, local)) in samples.chunks(BLOCK).zip(local.chunks_mut(BLOCK)).enumerate() {
+                super::local_values(&terms, &self.values, &samples.concat(), ratios(), block * BLOCK, local);
+            }
+            local
+        }
+    }
+
+    fn value(index: LocalIndex) -> f64 {
+        1.0 - 2.0 * f64::from(index)
+    }
+
+    /// ln cosh of a complex number.
+    fn log_cosh(z: Complex<f64>) -> Complex<f64> {
+        let z = if z.re < 0.0 { -z } else { z };
+        z + ((1.0 + (-2.0 * z).exp()) / 2.0).ln()
+    }
+
+    /// `(planes, ...)` of what `number` gives for each place.
+    fn planes<T: Real, const P: usize>(len: usize, number: impl Fn(usize) -> [f64; P]) -> Vec<T> {
+        (0..P)
+            .flat_map(|plane| (0..len).map(move |place| (plane, place)))
+            .map(|(plane, place)| T::nearest(number(place)[plane]))
+            .collect()
+    }
+
+    /// Numbers around 0 that `T` holds.
+    fn random<T: Real, const P: usize>(rng: &mut StdRng, len: usize, scale: f64) -> Vec<[f64; P]> {
+        (0..len).map(|_| from_fn(|_| T::nearest(rng.random_range(-scale..scale)).into())).collect()
+    }
+
+    fn sum<const P: usize>(numbers: impl Iterator<Item = [f64; P]>) -> [f64; P] {
+        numbers.fold([0.0; P], |sum, number| from_fn(|plane| sum[plane] + number[plane]))
+    }
+
+    /// The tables of a machine with weights `(sites, units)`, against ln ψ by its definition.
+    fn compare_machine<T: Real, A: Algebra<P>, const P: usize>(
+        rng: &mut StdRng,
+        operator: &Operator,
+        samples: &[Vec<LocalIndex>],
+        units: usize,
+        scale: f64,
+        tolerance: f64,
+        (log_cosh, tanh): (impl Fn([f64; P]) -> Complex<f64>, impl Fn([f64; P]) -> [f64; P]),
+    ) {
+        let sites = operator.sites.len();
+        let weights = random::<T, P>(rng, sites * units, scale);
+        let (bias, visible) = (random::<T, P>(rng, units, scale), random::<T, P>(rng, sites, scale));
+        let theta = |sample: &[LocalIndex], unit: usize| {
+            let of_sites = sample.iter().enumerate();
+            sum(of_sites.map(|(site, &s)| weights[site * units + unit].map(|w| w * value(s))).chain([bias[unit]]))
+        };
+        let log_psi = |sample: &[LocalIndex]| {
+            let visible = sum(sample.iter().zip(&visible).map(|(&s, a)| a.map(|a| a * value(s))));
+            complex(visible) + (0..units).map(|unit| log_cosh(theta(sample, unit))).sum::<Complex<f64>>()
+        };
+
+        // Units that there are not have θ = δ = 0.
+        let padded = units.next_multiple_of(UNITS);
+        let of_unit = |place: usize, number: &dyn Fn(usize, usize) -> [f64; P]| {
+            if place % padded < units { number(place / padded, place % padded) } else { [0.0; P] }
+        };
+        let thetas = |place| of_unit(place, &|sample, unit| theta(&samples[sample], unit));
+        let deltas = |place| of_unit(place, &|site, unit| weights[site * units + unit].map(|w| -2.0 * w));
+        let tables = [
+            planes::<T, P>(samples.len() * padded, thetas),
+            planes::<T, P>(samples.len() * padded, |place| tanh(thetas(place))),
+            planes::<T, P>(sites * padded, deltas),
+            planes::<T, P>(sites * padded, |place| A::cosh_sinh(deltas(place))[0]),
+            planes::<T, P>(sites * padded, |place| A::cosh_sinh(deltas(place))[1]),
+            planes::<T, P>(sites, |site| visible[site].map(|a| -2.0 * a)),
+        ];
+        let [theta, tanh, delta, cosh, sinh, bias] = tables.each_ref().map(|table| &table[..]);
+        let machine = Machine::<T, A, P>::new(Rbm { delta, cosh, sinh, bias, units: padded }, sites).expect("tables");
+        let found = operator.local_values(samples, || rbm::Amplitudes::new(&machine, Hidden { theta, tanh }));
+        operator.compare(samples, &found, tolerance, log_psi);
+    }
+
+    /// A Jastrow amplitude with a symmetric matrix, alike.
+    fn compare_jastrow<T: Real, A: Algebra<P>, const P: usize>(
+        rng: &mut StdRng,
+        operator: &Operator,
+        samples: &[Vec<LocalIndex>],
+        scale: f64,
+        tolerance: f64,
+    ) {
+        let sites = operator.sites.len();
+        let lower = random::<T, P>(rng, sites * sites, scale);
+        let pair = |i: usize, j: usize| if i == j { [0.0; P] } else { lower[i.max(j) * sites + i.min(j)] };
+        let log_psi = |sample: &[LocalIndex]| {
+            let pairs = (0..sites).flat_map(|i| (0..i).map(move |j| (i, j)));
+            complex(sum(pairs.map(|(i, j)| pair(i, j).map(|w| w * value(sample[i]) * value(sample[j])))))
+        };
+        let fields = planes::<T, P>(samples.len() * sites, |place| {
+            let (sample, i) = (&samples[place / sites], place % sites);
+            sum((0..sites).map(|j| pair(i, j).map(|w| -2.0 * w * value(sample[j]))))
+        });
+        let pairs = planes::<T, P>(sites * sites, |place| pair(place / sites, place % sites).map(|w| 4.0 * w));
+        let amplitudes =
+            jastrow::Amplitudes::<T, A, P>::new(Jastrow { fields: &fields, pairs: &pairs }, samples.len(), sites);
+        let amplitudes = amplitudes.expect("tables");
+        operator.compare(samples, &operator.local_values(samples, || amplitudes.clone()), tolerance, log_psi);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn local_values_by_definition(
+            sites in 1_usize..=12, groups in 0_usize..=12, units in 0_usize..=40, samples in 0_usize..=300,
+            scale in prop_oneof![Just(0.1_f64), Just(0.7), Just(2.0), Just(6.0)], seed: u64
+        ) {
+            let rng = &mut StdRng::seed_from_u64(seed);
+            let operator = Operator::random(rng, sites, groups);
+            let samples = random_samples(rng, &operator.sites, samples);
+            let real = (|[x]: [f64; 1]| log_cosh(x.into()), |[x]: [f64; 1]| [x.tanh()]);
+            let complex = (
+                |[x, y]: [f64; 2]| log_cosh(Complex::new(x, y)),
+                |[x, y]: [f64; 2]| { let tanh = Complex::new(x, y).tanh(); [tanh.re, tanh.im] },
+            );
+            let pair = (
+                |[x, y]: [f64; 2]| Complex::new(log_cosh(x.into()).re, log_cosh(y.into()).re),
+                |numbers: [f64; 2]| numbers.map(f64::tanh),
+            );
+            // The angles of complex amplitudes are as large as their logarithms, and as inexact.
+            let large = (1 + units) as f64 * scale.max(1.0);
+            let (single, double) = (2e-6 * large, 1e-14 * large * 40.0);
+            compare_machine::<f64, Reals, 1>(rng, &operator, &samples, units, scale, double, real);
+            compare_machine::<f32, Reals, 1>(rng, &operator, &samples, units, scale.min(2.0), single, real);
+            compare_machine::<f64, Pairs, 2>(rng, &operator, &samples, units, scale, double, pair);
+            compare_machine::<f32, Pairs, 2>(rng, &operator, &samples, units, scale.min(2.0), single, pair);
+            // cosh of a complex number may be near zero.
+            compare_machine::<f64, Complexes, 2>(rng, &operator, &samples, units, scale.min(0.7), 1e3 * double, complex);
+            compare_machine::<f32, Complexes, 2>(rng, &operator, &samples, units, 0.1, 1e2 * single, complex);
+            compare_jastrow::<f64, Reals, 1>(rng, &operator, &samples, scale, 1e-12 * large);
+            compare_jastrow::<f64, Complexes, 2>(rng, &operator, &samples, scale, 1e-12 * large);
+            compare_jastrow::<f32, Complexes, 2>(rng, &operator, &samples, 0.1, 1e-4);
+        }
+    }
+
+    /// Two samples, one site and no unit that matters, with some tables of the wrong length.
+    #[test]
+    fn tables_of_the_wrong_length() {
+        let (right, one) = ([0.0; 16], [0.0; 1]);
+        let rbm = Rbm { delta: &right, cosh: &right, sinh: &right, bias: &one, units: 16 };
+        let message = |rbm| Machine::<f64, Reals, 1>::new(rbm, 1).expect_err("wrong tables").to_string();
+        assert!(Machine::<f64, Reals, 1>::new(rbm, 1).is_ok());
+        assert!(message(Rbm { units: 15, ..rbm }).contains("15 hidden units"));
+        assert!(message(Rbm { cosh: &right[1..], ..rbm }).contains("`cosh` has 15 numbers"));
+        assert!(message(Rbm { bias: &right, ..rbm }).contains("`bias` has 16 numbers"));
+        let message = |jastrow, samples| {
+            jastrow::Amplitudes::<f64, Reals, 1>::new(jastrow, samples, 1).expect_err("wrong tables").to_string()
+        };
+        assert!(message(Jastrow { fields: &one, pairs: &one }, 2).contains("`fields` has 1 numbers"));
+        assert!(message(Jastrow { fields: &one, pairs: &right }, 1).contains("`pairs` has 16 numbers"));
+    }
+}

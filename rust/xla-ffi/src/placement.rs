@@ -42,3 +42,38 @@ pub(crate) fn leave(processor: usize) {
     #[cfg(not(target_os = "linux"))]
     let _ = processor;
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    fn allowed() -> Vec<bool> {
+        // SAFETY: as in `leave`; the processors that are asked for are of the set.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            let size = size_of::<libc::cpu_set_t>();
+            assert_eq!(libc::sched_getaffinity(0, size, &raw mut set), 0);
+            (0..8 * size).map(|processor| libc::CPU_ISSET(processor, &set)).collect()
+        }
+    }
+
+    #[test]
+    fn a_thread_leaves_for_another_processor_and_may_come_back() {
+        let before = allowed();
+        let others = before.iter().filter(|&&allowed| allowed).count() > 1;
+        let left = (0..100).any(|_| {
+            let start = processor().expect("Linux tells");
+            leave(start);
+            processor() != Some(start)
+        });
+        assert_eq!(left, others);
+        assert_eq!(allowed(), before);
+    }
+
+    #[test]
+    fn a_processor_that_there_is_not_is_left_already() {
+        let before = allowed();
+        leave(usize::MAX);
+        assert_eq!(allowed(), before);
+    }
+}

@@ -175,8 +175,10 @@ impl Pool<'_> {
 unsafe extern "C" fn run_task(data: *mut c_void) {
     // SAFETY: the caller vouches for it.
     let job = unsafe { Arc::from_raw(data.cast_const().cast::<Job>()) };
-    if job.processor.is_some() && job.processor == placement::processor() {
-        job.processor.into_iter().for_each(placement::leave);
+    if let Some(processor) = job.processor
+        && placement::processor() == Some(processor)
+    {
+        placement::leave(processor);
     }
     job.work_on_chunks();
 }
