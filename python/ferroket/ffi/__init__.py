@@ -7,7 +7,16 @@ This is the only package that knows :mod:`jax.ffi`. An operator family describes
 
 from ferroket.ffi.compact import compact_elements, count_elements
 from ferroket.ffi.connected import connected_elements
+from ferroket.ffi.distinct import distinct_rows
 from ferroket.ffi.family import Attribute, Family
 from ferroket.ffi.local_values import known_local_values
 
-__all__ = ["Attribute", "Family", "compact_elements", "connected_elements", "count_elements", "known_local_values"]
+__all__ = [
+    "Attribute",
+    "Family",
+    "compact_elements",
+    "connected_elements",
+    "count_elements",
+    "distinct_rows",
+    "known_local_values",
+]

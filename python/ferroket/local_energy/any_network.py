@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import netket.jax as nkjax
 from netket.jax.sharding import sharding_decorator
 
+from ferroket.ffi import distinct_rows
 from ferroket.ffi.varying import align
 from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.compiled import Form
@@ -22,6 +23,10 @@ CHUNK_SIZE = 2048
 _N_CHUNKS = 16
 """A chunk is at most this part of all configurations, since the last one is filled up."""
 _MIN_CHUNK_SIZE = 256
+_N_TOGETHER = 8
+"""Of so many chunks of elements, configurations that are the same are evaluated once."""
+_REPEATED = 16
+"""They are looked for as long as one of so many is another one again."""
 
 LogPsi = Callable[[Any, jax.Array], jax.Array]
 
@@ -97,14 +102,42 @@ def forward(logpsi: LogPsi, chunk_size: int | None, variables: Any, form: Form, 
     log_psi = _in_chunks(logpsi, chunk_size)(variables, samples)
     dtype = jnp.result_type(form.dtype, log_psi.dtype)
 
-    def add(total: jax.Array, xp: jax.Array, mels: jax.Array, sample: jax.Array) -> jax.Array:
-        ratio = _ratio(logpsi(variables, xp), log_psi, sample)
-        # The configurations that fill up the last chunk are those of no sample, and are dropped.
-        return total.at[sample].add((mels * ratio).astype(dtype), mode="drop", indices_are_sorted=True)
+    def add(
+        total: tuple[jax.Array, jax.Array], xp: jax.Array, mels: jax.Array, sample: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        local, pays = total
+        used = (sample < len(samples)).sum(dtype=jnp.int32)
+        distinct, place, count = jax.lax.cond(pays, distinct_rows, _as_they_are, xp, used)
+        ratio = _ratio(_first_in_chunks(logpsi, variables, distinct, count, chunk_size)[place], log_psi, sample)
+        # The elements that fill up the last chunk are those of no sample, and are dropped.
+        local = local.at[sample].add((mels * ratio).astype(dtype), mode="drop", indices_are_sorted=True)
+        return local, pays & (used - count > used // _REPEATED)
 
     (zeros,) = _zeros_like([log_psi], samples, dtype)
-    off_diagonal = _for_each_chunk(add, zeros, form, samples, chunk_size)
+    pays, _ = align([jnp.bool_(True), zeros])
+    n_chunks = min(max(-(-len(samples) * form.max_conn_size // chunk_size), 1), _N_TOGETHER)
+    off_diagonal, _ = _for_each_chunk(add, (zeros, pays), form, samples, n_chunks * chunk_size)
     return form.on_diagonal(samples).astype(dtype) + off_diagonal
+
+
+def _as_they_are(x: jax.Array, used: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """As :func:`distinct_rows`, for configurations that differ or that nobody looks at."""
+    x, used, place = align([x, used, jnp.arange(len(x), dtype=jnp.int32)])
+    return x, place, used
+
+
+def _first_in_chunks(logpsi: LogPsi, variables: Any, x: jax.Array, count: jax.Array, chunk_size: int) -> jax.Array:
+    """The ln ψ of the first configurations, and zeros for others; there are chunks of them."""
+
+    def step(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        start, log_psi = state
+        of_chunk = logpsi(variables, jax.lax.dynamic_slice_in_dim(x, start, chunk_size))
+        return start + chunk_size, jax.lax.dynamic_update_slice_in_dim(log_psi, of_chunk, start, axis=0)
+
+    of_one = jax.eval_shape(logpsi, variables, x[:chunk_size])
+    start, log_psi, _ = align([jnp.int32(0), jnp.zeros(x.shape[:1], of_one.dtype), x])
+    _, log_psi = jax.lax.while_loop(lambda state: state[0] < count, step, (start, log_psi))
+    return log_psi
 
 
 def _in_chunks(logpsi: LogPsi, chunk_size: int) -> LogPsi:

@@ -9,12 +9,14 @@ mod compact;
 mod configurations;
 mod count;
 mod dispatch;
+mod distinct;
 mod forms;
 mod ising;
 mod local_values;
 mod padded;
 
-const HANDLERS: [(&str, Handler); 9] = [
+const HANDLERS: [(&str, Handler); 10] = [
+    ("ferroket_distinct_rows", distinct::distinct_rows),
     ("ferroket_ising", ising::connected_elements),
     ("ferroket_terms", padded::terms),
     ("ferroket_terms_compact", compact::terms),

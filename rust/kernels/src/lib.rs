@@ -7,6 +7,7 @@
 
 #![cfg_attr(test, allow(clippy::float_cmp))] // the numbers of the tests are exact
 
+pub mod distinct;
 pub mod element;
 pub mod elements;
 pub mod error;
