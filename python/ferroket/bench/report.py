@@ -1,5 +1,6 @@
 """What a benchmark found: a table for people, JSON for programs, a picture for documents."""
 
+import itertools
 import json
 import platform
 from collections.abc import Sequence
@@ -47,20 +48,25 @@ class Report:
         return {name: time / own for name, time in row.seconds.items() if name != self.ours}
 
     def print(self, console: Console | None = None) -> None:
-        """Prints the table."""
-        peers = [name for name in dict.fromkeys(name for row in self.rows for name in row.seconds) if name != self.ours]
-        limits = list(dict.fromkeys(name for row in self.rows for name in row.limits))
+        """Prints the rows, in one table those that have the same contenders."""
+        groups = itertools.groupby(self.rows, key=lambda row: (list(row.seconds), list(row.limits)))
+        for _, rows in groups:
+            self._print_table(list(rows), console or Console())
+
+    def _print_table(self, rows: Sequence[Row], console: Console) -> None:
+        peers = [name for name in dict.fromkeys(name for row in rows for name in row.seconds) if name != self.ours]
+        limits = list(dict.fromkeys(name for row in rows for name in row.limits))
         table = Table(title=self.title, caption="medians; × is how many times faster than the peer")
         table.add_column("case")
         for name in [self.ours, *peers, *limits]:
             table.add_column(name, justify="right")
         for peer in peers:
             table.add_column(f"× {peer}", justify="right")
-        for row in self.rows:
+        for row in rows:
             times = [row.seconds.get(name) for name in [self.ours, *peers]] + [row.limits.get(name) for name in limits]
             ratios = [_ratio(self.ratios(row).get(peer), row.bars.get(peer)) for peer in peers]
             table.add_row(row.case, *map(_time, times), *ratios)
-        (console or Console()).print(table)
+        console.print(table)
 
     def write_json(self, path: Path) -> None:
         """Writes settings, machine, versions and rows."""

@@ -1,0 +1,37 @@
+"""Times local energies on the samples of all ranks, Heisenberg 10×10 with an RBM of α=4; argument: how many samples."""
+
+import statistics
+import sys
+from functools import partial
+
+import ferroket as fk
+from ferroket.bench.jobs import report
+from ferroket.bench.timing import seconds
+
+CALLS, WARMUP = 100, 10
+
+
+def main() -> None:
+    """Measures, and reports {"call": seconds}."""
+    info = fk.initialize()
+    import jax
+    import netket as nk
+
+    from ferroket.bench.hamiltonians import heisenberg
+
+    operator = fk.accelerate(heisenberg(total_sz=0))
+    sampler = nk.sampler.MetropolisExchange(operator.hilbert, graph=nk.graph.Square(10), n_chains=16, dtype="int8")
+    state = nk.vqs.MCState(sampler, nk.models.RBM(alpha=4), n_samples=int(sys.argv[1]), seed=1, sampler_seed=2)
+    kernel = jax.jit(partial(nk.vqs.get_local_kernel(state, operator), state._apply_fun))
+    samples = state.samples.reshape(-1, operator.hilbert.size)
+
+    def call() -> None:
+        jax.block_until_ready(kernel(state.variables, samples, operator))
+
+    times = [seconds(call) for _ in range(WARMUP + CALLS)]
+    if info.rank == 0:
+        report({"call": statistics.median(times[WARMUP:])})
+
+
+if __name__ == "__main__":
+    main()
