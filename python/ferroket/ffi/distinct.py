@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Primitive
-from jax.interpreters import mlir
+from jax.interpreters import batching, mlir
 
 from ferroket.ffi.compact import on_one_device
-from ferroket.ffi.rules import as_numbers
+from ferroket.ffi.rules import as_numbers, batched
 from ferroket.ffi.varying import align
 
 
@@ -22,8 +22,8 @@ def distinct_rows(x: jax.Array, used: jax.Array) -> tuple[jax.Array, jax.Array, 
 
     Returns:
         ``(distinct, place, count)`` of shapes ``(C, N)``, ``(C,)`` and ``()``: ``distinct[:count]`` are those that
-        differ, in the order in which they come, and ``x[i]`` is ``distinct[place[i]]``. What is behind them is any
-        numbers; places of those that don't count are 0.
+        differ, in the order in which they come, and ``x[i]`` is ``distinct[place[i]]``. Behind them are configurations
+        that are there already; places of those that don't count are 0.
     """
     numbers, used = align([as_numbers(x), used])
     distinct, place, count = distinct_rows_p.bind(numbers, used)
@@ -51,6 +51,7 @@ def _reference(x: jax.Array, used: jax.Array) -> list[jax.Array]:
 
 
 distinct_rows_p.def_abstract_eval(_types)
+batching.primitive_batchers[distinct_rows_p] = batched(distinct_rows_p, any_batch=False)
 
 mlir.register_lowering(distinct_rows_p, mlir.lower_fun(_call, multiple_results=True), platform="cpu")
 mlir.register_lowering(distinct_rows_p, mlir.lower_fun(_reference, multiple_results=True))

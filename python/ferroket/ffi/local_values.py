@@ -6,11 +6,11 @@ from typing import Any
 import jax
 import numpy as np
 from jax.extend.core import Primitive
-from jax.interpreters import mlir
+from jax.interpreters import batching, mlir
 
 from ferroket.ffi.compact import on_one_device
 from ferroket.ffi.family import Attribute, Attributes, Family, for_handler, static
-from ferroket.ffi.rules import as_numbers
+from ferroket.ffi.rules import as_numbers, batched
 from ferroket.ffi.varying import align
 
 
@@ -61,4 +61,5 @@ def _call(*args: jax.Array, family: Family, amplitudes: str, attributes: Attribu
 
 
 known_local_values_p.def_abstract_eval(_types)
+batching.primitive_batchers[known_local_values_p] = batched(known_local_values_p, any_batch=False)
 mlir.register_lowering(known_local_values_p, mlir.lower_fun(_call, multiple_results=True), platform="cpu")

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import netket.jax as nkjax
+import numpy as np
 from netket.jax.sharding import sharding_decorator
 
 from ferroket.ffi import distinct_rows
@@ -37,18 +38,18 @@ def local_values(
     """The local values Σ_x ⟨σ|O|x⟩ ψ(x) / ψ(σ) of samples σ.
 
     It takes the place of NetKet's ``local_value_kernel_jax``, also chunked and packed. Each device evaluates its own
-    samples; there is no communication. Derivatives by the variables and by the operator's coefficients exist in
+    samples; there is no communication. First derivatives by the variables and by the operator's coefficients exist in
     reverse mode.
 
     Args:
         logpsi: ``logpsi(variables, x)`` gives ln ψ, of shape ``(n,)``, for configurations ``(n, N)``.
         variables: The first argument of `logpsi`, a pytree.
-        samples: σ, of shape ``(Ns, N)``, sharded along the first dimension if there are several devices.
+        samples: σ, of shape ``(..., N)``, sharded along the first dimension if there are several devices.
         operator: O.
         chunk_size: The network sees at most so many configurations at once; by default a number that is fast.
 
     Returns:
-        The local values, ``(Ns,)``, of the common dtype of the matrix elements and of ln ψ.
+        The local values, ``(...)``, of the common dtype of the matrix elements and of ln ψ.
 
     Raises:
         jax.errors.JaxRuntimeError: If a sample isn't of the Hilbert space. Off CPUs its local value is NaN instead.
@@ -73,7 +74,8 @@ def differentiable(
     The derivatives are those of :func:`local_values`, whatever `forward` does.
     """
     form = operator._form
-    return _local_values(forward, logpsi, chunk_size, variables, form.values, samples, form)
+    rows = samples.reshape(-1, samples.shape[-1]) if samples.ndim != 2 else samples  # noqa: PLR2004
+    return _local_values(forward, logpsi, chunk_size, variables, form.values, rows, form).reshape(samples.shape[:-1])
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
@@ -117,7 +119,14 @@ def forward(logpsi: LogPsi, chunk_size: int | None, variables: Any, form: Form, 
     pays, _ = align([jnp.bool_(True), zeros])
     n_chunks = min(max(-(-len(samples) * form.max_conn_size // chunk_size), 1), _N_TOGETHER)
     off_diagonal, _ = _for_each_chunk(add, (zeros, pays), form, samples, n_chunks * chunk_size)
-    return form.on_diagonal(samples).astype(dtype) + off_diagonal
+    # As ψ(σ) / ψ(σ) is.
+    on_diagonal = jnp.where(jnp.isfinite(log_psi), form.on_diagonal(samples).astype(dtype), nan(dtype))
+    return on_diagonal + off_diagonal
+
+
+def nan(dtype: Any) -> Any:
+    """NaN in all parts."""
+    return np.array(complex(np.nan, np.nan) if jnp.issubdtype(dtype, jnp.complexfloating) else np.nan, dtype)
 
 
 def _as_they_are(x: jax.Array, used: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -158,6 +167,9 @@ def _for_each_chunk(add: Callable[..., Any], total: Any, form: Form, samples: ja
     def step(state: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
         cursor, total = state
         xp, mels, sample, cursor = form.compact(samples, cursor, chunk_size, off_diagonal_only=True)
+        # What fills up the last chunk is a configuration that the network knows: of another one, and of its derivatives,
+        # it may make NaN.
+        xp = jnp.where((sample < len(samples))[:, None], xp, samples[0])
         return cursor, add(total, xp, mels, sample)
 
     cursor, _ = align([jnp.zeros(2, jnp.int32), samples])
@@ -253,7 +265,7 @@ def _by_values(
 
     def ratios(samples: jax.Array, log_psi: jax.Array) -> jax.Array:
         xp, _ = form.padded(samples)
-        log_psi_xp = logpsi(variables, xp.reshape(-1, xp.shape[-1])).reshape(xp.shape[:-1])
+        log_psi_xp = _in_chunks(logpsi, chunk_size)(variables, xp.reshape(-1, xp.shape[-1])).reshape(xp.shape[:-1])
         return jnp.exp(log_psi_xp - log_psi[:, None])
 
     at_once = max(chunk_size // max(form.max_conn_size, 1), 1)

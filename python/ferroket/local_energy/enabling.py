@@ -36,7 +36,11 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Takes :func:`enable` back: NetKet's operators are evaluated by NetKet's kernels."""
+    """Takes :func:`enable` back: NetKet's operators are evaluated by NetKet's kernels.
+
+    NetKet's rules are what they were, but for those of :class:`~netket.operator.Squared`, which since the import of
+    this package ask whether the operator is ours, and then call NetKet's.
+    """
     global _is_enabled  # noqa: PLW0603
     for rule in _rules():
         if _is_enabled:
@@ -56,8 +60,9 @@ def replacement(operator: DiscreteOperator) -> Accelerated | None:
     state = list(_state(operator))
     known = _CACHE.get(id(operator))
     if known is None or len(known.state) != len(state) or any(map(_differ, known.state, state)):
+        if known is None:
+            weakref.finalize(operator, _CACHE.pop, id(operator), None)
         known = _CACHE[id(operator)] = _Known(state, _accelerated(operator))
-        weakref.finalize(operator, _CACHE.pop, id(operator), None)
     return known.replacement
 
 
@@ -73,7 +78,9 @@ _CACHE: dict[int, _Known] = {}
 
 def _accelerated(operator: DiscreteOperator) -> Accelerated | None:
     try:
-        accelerated = accelerate(operator)
+        # What is kept may not belong to the program that is traced at the moment.
+        with jax.ensure_compile_time_eval():
+            accelerated = accelerate(operator)
     except TypeError:
         return None
     return accelerated if isinstance(accelerated, Accelerated) else None

@@ -44,10 +44,9 @@ def explain(vstate: Any, operator: Any) -> Explanation:
     """
     if isinstance(operator, Squared):
         operator = operator.parent
-    reason = _why_netkets(vstate, operator)
-    if reason is not None:
-        return Explanation("NetKet", None, "NetKet's own kernel", [reason])
-    operator = accelerate(operator)
+    operator = _evaluated_by_us(vstate, operator)
+    if isinstance(operator, str):
+        return Explanation("NetKet", None, "NetKet's own kernel", [operator])
     found, reasons = family.find(vstate, operator)
     platform = jax.default_backend()
     if found is not None and platform != "cpu":
@@ -62,18 +61,19 @@ def explain(vstate: Any, operator: Any) -> Explanation:
     return Explanation("known ratios", found.name, words)
 
 
-def _why_netkets(vstate: Any, operator: Any) -> str | None:
-    """Why NetKet's own kernel evaluates an operator; None if ours do."""
+def _evaluated_by_us(vstate: Any, operator: Any) -> Accelerated | str:
+    """The operator that our kernels evaluate, or why NetKet's does."""
     if not isinstance(vstate, MCState):
         return f"{type(vstate).__name__} is no MCState, and has no local energies of samples to accelerate"
     if isinstance(vstate, MCMixedState):
         return "the state is a density matrix, for whose local values only NetKet has kernels"
+    accelerated = operator if isinstance(operator, Accelerated) else enabling.replacement(operator)
+    if accelerated is not None:
+        return accelerated
     try:
         accelerated = accelerate(operator)
     except TypeError as error:
         return str(error)
     if not isinstance(accelerated, Accelerated):
         return f"{type(operator).__name__} has parts that can't be accelerated together"
-    if accelerated is operator or enabling.is_enabled():
-        return None
     return "the operator is NetKet's: call fk.enable(), or give fk.accelerate(operator)"

@@ -1,5 +1,6 @@
 """Families of models whose amplitude ratios are known, and how to add one."""
 
+import functools
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -10,9 +11,10 @@ import numpy as np
 from netket.vqs import MCState
 
 from ferroket.ffi import Attribute, known_local_values
+from ferroket.ffi.varying import align
 from ferroket.local_energy import any_network
 from ferroket.operator.accelerated import Accelerated
-from ferroket.operator.compiled import Form, Terms
+from ferroket.operator.compiled import Form, Tables, Terms
 
 DTYPES = tuple(np.dtype(dtype) for dtype in (np.float32, np.float64, np.complex64, np.complex128))
 """The dtypes that parameters may have."""
@@ -42,15 +44,11 @@ class Family(ABC):
         Derivatives needn't exist: they are those of :func:`ferroket.local_energy.local_values`.
         """
 
-    def __hash__(self) -> int:
-        return hash(type(self))
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
-
 
 _N_SAMPLES = 4096
 """So many samples are evaluated at once if nobody says how many: what is kept of each takes memory."""
+_MIN_SAMPLES = 1024
+"""Chunks smaller than this would save little of it, and take time."""
 
 FAMILIES: list[Family] = []
 """Those there are; the first one that takes a model evaluates it."""
@@ -71,6 +69,7 @@ def find(vstate: MCState, operator: Accelerated) -> tuple[Family | None, list[st
     for family in FAMILIES:
         reason = family.why_not(model)
         if reason is None:
+            reasons = [*_of_parameters(vstate), *reasons]
             return (None, reasons) if reasons else (family, [])
         if reason.startswith(_ALMOST):
             about_model.append(reason.removeprefix(_ALMOST))
@@ -96,10 +95,29 @@ def _of_state(vstate: MCState) -> list[str]:
     return [f"there are parameters of {dtype}" for dtype in dtypes if dtype not in DTYPES]
 
 
+def _of_parameters(vstate: MCState) -> list[str]:
+    """A model ignores parameters that it doesn't have, and casts others: a family would not."""
+    found = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), dict(vstate.variables))
+    try:
+        own = _parameters(vstate._model, vstate.hilbert.size)
+    except TypeError:  # the model can't be hashed
+        own = _parameters.__wrapped__(vstate._model, vstate.hilbert.size)
+    same = jax.tree.structure(found) == jax.tree.structure(own) and jax.tree.leaves(found) == jax.tree.leaves(own)
+    return [] if same else ["the parameters aren't those that the model has when it is new"]
+
+
+@functools.lru_cache(maxsize=256)
+def _parameters(model: Any, n_sites: int) -> Any:
+    """The shapes and dtypes of a model's variables."""
+    return dict(jax.eval_shape(model.init, jax.random.key(0), jax.ShapeDtypeStruct((1, n_sites), float)))
+
+
 def _of_operator(form: Form) -> list[str]:
     if isinstance(form, Terms):
         return []
-    return ["the operator acts on sites that have more than two local states"]
+    if isinstance(form, Tables):
+        return ["the operator acts on sites that have more than two local states"]
+    return ["the operator is no sum of terms that lead from a configuration to one other each"]
 
 
 def local_values(
@@ -138,9 +156,16 @@ def _forward(
     def on_cpu(variables: Any, form: Terms, samples: jax.Array) -> jax.Array:
         of_chunk = nkjax.HashablePartial(family.local_values, model)
         local = nkjax.apply_chunked(
-            of_chunk, in_axes=(None, None, 0), chunk_size=chunk_size or _N_SAMPLES, axis_0_is_sharded=False
+            of_chunk,
+            in_axes=(None, None, 0),
+            chunk_size=max(chunk_size or _N_SAMPLES, _MIN_SAMPLES),
+            axis_0_is_sharded=False,
         )(variables, form, samples)
-        return (local if jnp.issubdtype(dtype, jnp.complexfloating) else local.real).astype(dtype)
+        local = (local if jnp.issubdtype(dtype, jnp.complexfloating) else local.real).astype(dtype)
+        # All parameters are part of every ψ(σ), and so of every ratio.
+        finite = jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(variables)]).all()
+        local, _ = align([jnp.where(finite, local, any_network.nan(dtype)), samples])
+        return local
 
     def elsewhere(variables: Any, form: Terms, samples: jax.Array) -> jax.Array:
         return any_network.forward(logpsi, chunk_size, variables, form, samples)

@@ -34,7 +34,7 @@ class RBMMultiVal(Family):
         # Row i has its second local state on site i alone.
         first = jnp.asarray(form.sites.starts)[form.sites.kind if form.sites.kind.size else 0]
         n_sites = samples.shape[-1]
-        states = first + jnp.stack([jnp.zeros(n_sites), *jnp.diag(steps(form, jnp.float64))])
+        states = first + jnp.stack([jnp.zeros(n_sites), *jnp.diag(steps(form, kernel.dtype))])
         inputs_of_states = inputs(states.astype(samples.dtype))
         changes = inputs_of_states[1:] - inputs_of_states[0]
 

@@ -157,7 +157,7 @@ struct Row<T, A, const P: usize> {
     wide: Vec<(usize, [f64; P])>,
     /// Whether the product of all factors may overflow where the ratio doesn't.
     overflowing: bool,
-    /// Whether that of a vector may, in numbers of `T`.
+    /// Whether that of the numbers of a vector may, as one of `T`.
     in_doubles: bool,
     algebra: PhantomData<A>,
 }
@@ -200,7 +200,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
                 *bias += if opposite { -change } else { change };
             }
         }
-        self.overflowing = extent.sum() > f64::RANGE;
+        self.overflowing = extent.sum() + complex(self.bias).re.abs() > f64::RANGE;
         self.in_doubles = extent.sum() > T::RANGE;
         let all_wide = extent.largest_sum(lanes::<T, S>()) > T::RANGE;
         self.alone = (others.is_empty() && extent.largest <= T::NARROW && !all_wide).then_some(first);
@@ -283,7 +283,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
         machine: &Machine<'_, T, A, P>,
         tanh: [&[T]; P],
         samples: &[usize],
-    ) -> [A::Factor; Q] {
+    ) -> [Planes<T, S, P>; Q] {
         let [cosh, sinh] =
             self.alone.map_or_else(|| [slices(&self.cosh), slices(&self.sinh)], |site| machine.rows(site));
         let (cosh, sinh) = (vectors::<T, S, P>(cosh), vectors::<T, S, P>(sinh));
@@ -313,29 +313,20 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
                 *product = A::product::<T, S>(simd, *product, factor);
             }
         }
-        let mut factors = [A::Factor::default(); Q];
-        for (factor, product) in factors.iter_mut().zip(products) {
-            *factor = if self.in_doubles {
-                self.factor_of_lanes::<S>(product)
-            } else {
-                A::factor(A::product_of_lanes::<T, S>(simd, product))
-            };
-        }
-        factors
+        products
     }
 
-    /// The factor of ψ that the numbers of a vector make together.
+    /// The numbers of a vector.
     #[cold]
-    fn factor_of_lanes<S: Simd>(&self, vector: Planes<T, S, P>) -> A::Factor {
+    fn lanes<S: Simd>(vector: Planes<T, S, P>) -> Vec<[f64; P]> {
         let lanes: [&[T]; P] = std::array::from_fn(|plane| bytemuck::cast_slice(std::slice::from_ref(&vector[plane])));
-        let mut numbers =
-            (0..lanes[0].len()).map(|lane| std::array::from_fn::<f64, P, _>(|plane| lanes[plane][lane].into()));
-        if self.overflowing {
-            A::exponential(numbers.map(A::log).sum())
-        } else {
-            let first = numbers.next().expect("a vector has lanes");
-            A::factor(numbers.fold(first, A::times))
-        }
+        (0..lanes[0].len()).map(|lane| std::array::from_fn(|plane| lanes[plane][lane].into())).collect()
+    }
+
+    /// How much Σ a σ changes.
+    fn log_of_bias(&self) -> Complex<f64> {
+        let change = complex(self.bias);
+        if self.reversed { -change } else { change }
     }
 
     /// The logarithm of the other factors, for the θ of a sample.
@@ -416,13 +407,13 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
     #[inline(always)]
     fn change<S: Simd>(&mut self, simd: S, sites: &[usize], opposite: &[bool]) {
         self.row.compose(simd, self.machine, sites, opposite);
-        self.of_bias = A::exponential(complex(self.row.bias));
+        self.of_bias = A::exponential(self.row.log_of_bias());
     }
 
     #[inline(always)]
     fn reverse(&mut self) {
         self.row.reversed = true;
-        self.of_bias = A::exponential(complex(self.row.bias.map(std::ops::Neg::neg)));
+        self.of_bias = A::exponential(self.row.log_of_bias());
     }
 
     #[inline(always)]
@@ -443,12 +434,22 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
 impl<T: Real, A: Algebra<P>, const P: usize> Amplitudes<'_, T, A, P> {
     #[inline(always)]
     fn at_samples<S: Simd, const Q: usize>(&self, simd: S, samples: &[usize]) -> [A::Factor; Q] {
-        let mut ratios = self.row.products::<S, Q>(simd, self.machine, self.tanh, samples);
-        for (ratio, &sample) in ratios.iter_mut().zip(samples) {
-            *ratio = *ratio * self.of_bias;
-            if !self.row.wide.is_empty() {
-                *ratio = *ratio * A::exponential(self.row.log_of_wide(self.theta, sample));
-            }
+        let row = &self.row;
+        let products = row.products::<S, Q>(simd, self.machine, self.tanh, samples);
+        let mut ratios = [A::Factor::default(); Q];
+        for ((ratio, product), &sample) in ratios.iter_mut().zip(products).zip(samples) {
+            *ratio = if row.overflowing {
+                let of_lanes: Complex<f64> = Row::<T, A, P>::lanes::<S>(product).into_iter().map(A::log).sum();
+                A::exponential(of_lanes + row.log_of_bias() + row.log_of_wide(self.theta, sample))
+            } else {
+                let of_lanes = if row.in_doubles {
+                    Row::<T, A, P>::lanes::<S>(product).into_iter().reduce(A::times).expect("a vector has lanes")
+                } else {
+                    A::product_of_lanes::<T, S>(simd, product)
+                };
+                let ratio = A::factor(of_lanes) * self.of_bias;
+                if row.wide.is_empty() { ratio } else { ratio * A::exponential(row.log_of_wide(self.theta, sample)) }
+            };
         }
         ratios
     }

@@ -6,8 +6,8 @@ use ferroket_xla_ffi::{Error, Frame, Rows, handler};
 
 handler! {
     /// Arguments `x (C, N)` of numbers and `used ()` of int32, of which the first ones count; results `distinct (C, N)`,
-    /// those of them that differ and then any numbers, and of int32 `place (C,)`, where each of them is there, 0 for the
-    /// others, and `count ()`, how many there are. Floats are the same if their bits are.
+    /// those of them that differ and then the first row again, and of int32 `place (C,)`, where each of them is there, 0 for
+    /// the others, and `count ()`, how many there are. Floats are the same if their bits are.
     pub(super) fn distinct_rows = call
 }
 
@@ -40,11 +40,10 @@ fn call(frame: &Frame) -> Result<(), Error> {
             hash_rows(&x[range.start * width..], width, hashes.into_slice());
         })?;
         let first = find_distinct(x, width, &hashes, &mut place[..used]);
-        let (kinds, others) = distinct.split_at_mut(first.len() * width);
-        others.fill(0);
-        pool.for_each_part(first.len(), MIN_ROWS, Rows::new(kinds, width), |range, kinds| {
-            for (kind, &row) in kinds.into_slice().chunks_exact_mut(width.max(1)).zip(&first[range]) {
-                kind.copy_from_slice(&x[row * width..][..width]);
+        pool.for_each_part(rows, MIN_ROWS, Rows::new(distinct, width), |range, distinct| {
+            for (kind, to) in range.zip(distinct.into_slice().chunks_exact_mut(width.max(1))) {
+                let row = first.get(kind).copied().unwrap_or_default();
+                to.copy_from_slice(&x[row * width..][..width]);
             }
         })?;
         Ok(first.len())
