@@ -167,8 +167,7 @@ def _for_each_chunk(add: Callable[..., Any], total: Any, form: Form, samples: ja
     def step(state: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
         cursor, total = state
         xp, mels, sample, cursor = form.compact(samples, cursor, chunk_size, off_diagonal_only=True)
-        # What fills up the last chunk is a configuration that the network knows: of another one, and of its derivatives,
-        # it may make NaN.
+        # What fills up the last chunk has to be a configuration of which the network makes a number, and derivatives.
         xp = jnp.where((sample < len(samples))[:, None], xp, samples[0])
         return cursor, add(total, xp, mels, sample)
 
