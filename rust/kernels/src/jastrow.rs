@@ -7,6 +7,7 @@ use crate::Error;
 use crate::error::check;
 use crate::planes::{Algebra, Real, complex};
 use crate::ratios::{Ratios, TOGETHER};
+use crate::terms::BLOCK;
 use num_complex::Complex;
 use pulp::Simd;
 use std::marker::PhantomData;
@@ -25,11 +26,16 @@ pub struct Jastrow<'a, T> {
 pub struct Amplitudes<'a, T, A, const P: usize> {
     tables: Jastrow<'a, T>,
     sites: usize,
-    /// The sites that change, and whether they go from their second to their first state.
-    changes: Vec<(usize, bool)>,
+    algebra: PhantomData<A>,
+}
+
+/// Some sites that change.
+#[derive(Debug, Default)]
+pub struct Change {
+    /// Whether they go from their second to their first state.
+    sites: Vec<(usize, bool)>,
     /// What the pairs of them give.
     of_pairs: Complex<f64>,
-    algebra: PhantomData<A>,
 }
 
 impl<'a, T: Real, A, const P: usize> Amplitudes<'a, T, A, P> {
@@ -45,7 +51,7 @@ impl<'a, T: Real, A, const P: usize> Amplitudes<'a, T, A, P> {
         check(pairs.len() == P * sites * sites, || {
             format!("`pairs` has {} numbers, but must have {P} for each two of {sites} sites", pairs.len())
         })?;
-        Ok(Self { tables, sites, changes: Vec::new(), of_pairs: Complex::default(), algebra: PhantomData })
+        Ok(Self { tables, sites, algebra: PhantomData })
     }
 }
 
@@ -58,35 +64,40 @@ fn at<T: Real, const P: usize>(table: &[T], place: usize) -> Complex<f64> {
 
 impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> {
     type Ratio = A::Factor;
+    type Change = Change;
+
+    fn cached(&self) -> usize {
+        BLOCK
+    }
 
     #[inline(always)]
-    fn change<S: Simd>(&mut self, _: S, sites: &[usize], opposite: &[bool]) {
-        self.changes.clear();
-        self.of_pairs = Complex::default();
+    fn prepare<S: Simd>(&self, _: S, change: &mut Change, sites: &[usize], opposite: &[bool]) {
+        change.sites.clear();
+        change.of_pairs = Complex::default();
         for (&site, back) in sites.iter().zip([false].into_iter().chain(opposite.iter().copied())) {
-            for &(other, other_back) in &self.changes {
+            for &(other, other_back) in &change.sites {
                 let pair = at::<T, P>(self.tables.pairs, other * self.sites + site);
-                self.of_pairs += if back == other_back { pair } else { -pair };
+                change.of_pairs += if back == other_back { pair } else { -pair };
             }
-            self.changes.push((site, back));
+            change.sites.push((site, back));
         }
     }
 
     #[inline(always)]
-    fn reverse(&mut self) {
-        for (_, back) in &mut self.changes {
-            *back = !*back;
-        }
-    }
-
-    #[inline(always)]
-    fn ratios<S: Simd>(&self, _: S, samples: [usize; TOGETHER]) -> [A::Factor; TOGETHER] {
+    fn ratios<S: Simd>(
+        &self,
+        _: S,
+        change: &Change,
+        n: usize,
+        samples: [usize; TOGETHER],
+        reversed: [bool; TOGETHER],
+    ) -> [A::Factor; TOGETHER] {
         let mut ratios = [A::Factor::default(); TOGETHER];
-        for (ratio, sample) in ratios.iter_mut().zip(samples) {
-            let mut log = self.of_pairs;
-            for &(site, back) in &self.changes {
+        for ((ratio, sample), reversed) in ratios.iter_mut().zip(samples).zip(reversed).take(n) {
+            let mut log = change.of_pairs;
+            for &(site, back) in &change.sites {
                 let field = at::<T, P>(self.tables.fields, sample * self.sites + site);
-                log += if back { -field } else { field };
+                log += if back == reversed { field } else { -field };
             }
             *ratio = A::exponential(log);
         }

@@ -38,12 +38,15 @@ pub trait Real: Pod + Default + PartialEq + Neg<Output = Self> + Debug + Into<f6
     /// `-a`.
     fn negated<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
 
+    /// `a` with the other sign where `signs` has one. It takes no time from multiplications.
+    fn signed<S: Simd>(simd: S, a: Self::Vector<S>, signs: Self::Vector<S>) -> Self::Vector<S>;
+
     /// The product of the numbers of a vector.
     fn product_of_lanes<S: Simd>(simd: S, a: Self::Vector<S>) -> Self;
 }
 
 macro_rules! reals {
-    ($($t:ident, $vector:ident, $splat:ident, $mul:ident, $mul_add:ident, $neg:ident, $product:ident: $narrow:literal, $range:literal;)+) => {$(
+    ($($t:ident, $vector:ident, $splat:ident, $mul:ident, $mul_add:ident, $neg:ident, $xor:ident, $product:ident: $narrow:literal, $range:literal;)+) => {$(
         impl Real for $t {
             type Vector<S: Simd> = S::$vector;
 
@@ -77,6 +80,11 @@ macro_rules! reals {
             }
 
             #[inline(always)]
+            fn signed<S: Simd>(simd: S, a: S::$vector, signs: S::$vector) -> S::$vector {
+                simd.$xor(a, signs)
+            }
+
+            #[inline(always)]
             fn product_of_lanes<S: Simd>(simd: S, a: S::$vector) -> Self {
                 simd.$product(a)
             }
@@ -85,8 +93,8 @@ macro_rules! reals {
 }
 
 reals! {
-    f32, f32s, splat_f32s, mul_f32s, mul_add_e_f32s, neg_f32s, reduce_product_f32s: 2.5, 70.0;
-    f64, f64s, splat_f64s, mul_f64s, mul_add_e_f64s, neg_f64s, reduce_product_f64s: 5.0, 600.0;
+    f32, f32s, splat_f32s, mul_f32s, mul_add_e_f32s, neg_f32s, xor_f32s, reduce_product_f32s: 2.5, 70.0;
+    f64, f64s, splat_f64s, mul_f64s, mul_add_e_f64s, neg_f64s, xor_f64s, reduce_product_f64s: 5.0, 600.0;
 }
 
 /// Vectors of numbers of `P` planes.

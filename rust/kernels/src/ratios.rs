@@ -5,7 +5,6 @@ use crate::local_states::LocalIndex;
 use crate::terms::{BLOCK, Column, Terms, WORDS, bits};
 use num_complex::Complex;
 use pulp::{Arch, Simd, WithSimd};
-use std::array::from_fn;
 use std::ops::Mul;
 
 /// So many ratios are evaluated together.
@@ -45,22 +44,33 @@ impl Weight for Complex<f64> {
     }
 }
 
-/// ψ(σ') / ψ(σ) for samples σ, and σ' that differ from them on the same sites, in the same ways.
+/// ψ(σ') / ψ(σ) for samples σ, and σ' that differ from them on the same sites, in the same ways or all the other way.
 ///
 /// Each site has two local states.
 pub trait Ratios {
     /// Real or complex numbers.
     type Ratio: Ratio;
 
+    /// What all ratios of one change have in common.
+    type Change: Default;
+
+    /// Of so many samples the numbers stay in the first-level cache.
+    fn cached(&self) -> usize;
+
     /// Sets how σ' differs: the first one of `sites` goes from its first to its second state, and those of the others that
     /// are `opposite` go the other way.
-    fn change<S: Simd>(&mut self, simd: S, sites: &[usize], opposite: &[bool]);
+    fn prepare<S: Simd>(&self, simd: S, change: &mut Self::Change, sites: &[usize], opposite: &[bool]);
 
-    /// Has all sites go the other way.
-    fn reverse(&mut self);
-
-    /// The ratios of some samples.
-    fn ratios<S: Simd>(&self, simd: S, samples: [usize; TOGETHER]) -> [Self::Ratio; TOGETHER];
+    /// The ratios of `n` samples, of which there are more to fill the array up. At those that are `reversed` all sites go the
+    /// other way.
+    fn ratios<S: Simd>(
+        &self,
+        simd: S,
+        change: &Self::Change,
+        n: usize,
+        samples: [usize; TOGETHER],
+        reversed: [bool; TOGETHER],
+    ) -> [Self::Ratio; TOGETHER];
 }
 
 /// The local values Σ ⟨σ|O|σ'⟩ ψ(σ') / ψ(σ) of up to [`crate::terms::BLOCK`] samples σ, given as local indices. `first` is
@@ -74,15 +84,21 @@ pub fn local_values<V: Weight, R: Ratios>(
     local: &mut [Complex<f64>],
 ) {
     local.fill(Complex::default());
-    Arch::new().dispatch(Work { terms, values, indices, sums: Sums { ratios, first, local, opposite: Vec::new() } });
+    let prepared = || Prepared { change: R::Change::default(), wanted: Vec::with_capacity(BLOCK), visited: 0 };
+    let changes = (0..CHANGES).map(|_| prepared()).collect();
+    let sums = Sums { ratios, first, local, opposite: Vec::new(), changes, prepared: 0 };
+    Arch::new().dispatch(Work { terms, values, indices, sums });
 }
 
+/// So many changes are prepared before samples are visited, so that what is read of a sample serves all of them.
+const CHANGES: usize = 16;
+
 /// What [`local_values`] does.
-struct Work<'a, V, R> {
+struct Work<'a, V, R: Ratios> {
     terms: &'a Terms<'a>,
     values: &'a [V],
     indices: &'a [LocalIndex],
-    sums: Sums<'a, R>,
+    sums: Sums<'a, V, R>,
 }
 
 impl<V: Weight, R: Ratios> WithSimd for Work<'_, V, R> {
@@ -97,31 +113,45 @@ impl<V: Weight, R: Ratios> WithSimd for Work<'_, V, R> {
             indices,
             samples,
             #[inline(always)]
-            |sites, columns, active, mels| sums.add_group(simd, sites, columns, active, mels),
+            |sites, columns, active, mels| sums.add_group(simd, sites, columns, active, mels.as_flattened()),
         );
+        sums.add_prepared(simd);
     }
 }
 
+/// A change, and where it is wanted.
+struct Prepared<C, V> {
+    change: C,
+    /// At which samples of the block, in order.
+    wanted: Vec<Wanted<V>>,
+    /// At how many of them it was evaluated.
+    visited: usize,
+}
+
+/// A sample at which a change is wanted.
+#[derive(Clone, Copy)]
+struct Wanted<V> {
+    lane: u8,
+    /// Whether all sites go the other way.
+    reversed: bool,
+    mel: V,
+}
+
 /// The local values of some samples, in the making.
-struct Sums<'a, R> {
+struct Sums<'a, V, R: Ratios> {
     ratios: R,
     first: usize,
     local: &'a mut [Complex<f64>],
     opposite: Vec<bool>,
+    changes: Vec<Prepared<R::Change, V>>,
+    /// How many of those wait for their samples.
+    prepared: usize,
 }
 
-impl<R: Ratios> Sums<'_, R> {
-    /// Adds what one flip gives to the samples that are `active`.
+impl<V: Weight, R: Ratios> Sums<'_, V, R> {
+    /// Adds what one flip gives to the samples that are `active`, now or later.
     #[inline(always)]
-    fn add_group<V: Weight, S: Simd>(
-        &mut self,
-        simd: S,
-        sites: &[usize],
-        columns: &[Column],
-        active: Column,
-        mels: &[[V; 64]],
-    ) {
-        let mels = mels.as_flattened();
+    fn add_group<S: Simd>(&mut self, simd: S, sites: &[usize], columns: &[Column], active: Column, mels: &[V]) {
         let Some((&first, others)) = sites.split_first() else {
             for lane in lanes(active) {
                 self.local[lane] += mels[lane].into();
@@ -140,41 +170,52 @@ impl<R: Ratios> Sums<'_, R> {
                     alike[word] &= columns[site][word] ^ columns[first][word] ^ opposite.wrapping_sub(1);
                 }
             }
-            self.ratios.change(simd, sites, &self.opposite);
-            self.add_alike(simd, from_fn(|word| alike[word] & !columns[first][word]), mels);
-            self.ratios.reverse();
-            self.add_alike(simd, from_fn(|word| alike[word] & columns[first][word]), mels);
+            if self.prepared == CHANGES {
+                self.add_prepared(simd);
+            }
+            let prepared = &mut self.changes[self.prepared];
+            self.prepared += 1;
+            self.ratios.prepare(simd, &mut prepared.change, sites, &self.opposite);
+            prepared.visited = 0;
+            prepared.wanted.clear();
+            for (word, (&alike, &reversed)) in alike.iter().zip(&columns[first]).enumerate() {
+                let mels = &mels[64 * word..][..64];
+                prepared.wanted.extend(bits(alike).map(|bit| Wanted {
+                    lane: (64 * word + bit) as u8,
+                    reversed: reversed >> bit & 1 == 1,
+                    mel: mels[bit % 64],
+                }));
+            }
             for (rest, alike) in rest.iter_mut().zip(alike) {
                 *rest &= !alike;
             }
         }
     }
 
-    /// Adds what the present change gives to some samples.
+    /// Adds what the prepared changes give, some samples after the others.
     #[inline(always)]
-    fn add_alike<V: Weight, S: Simd>(&mut self, simd: S, samples: Column, mels: &[V]) {
-        // What is missing at the end is evaluated in vain.
-        let mut list = [0; BLOCK];
-        let mut n = 0;
-        for (word, &samples) in samples.iter().enumerate() {
-            for lane in bits(samples) {
-                list[n % BLOCK] = 64 * word + lane;
-                n += 1;
+    fn add_prepared<S: Simd>(&mut self, simd: S) {
+        let step = self.ratios.cached();
+        for end in (step..self.local.len() + step).step_by(step) {
+            for prepared in &mut self.changes[..self.prepared] {
+                let unvisited = &prepared.wanted[prepared.visited..];
+                let n = unvisited.iter().take_while(|wanted| usize::from(wanted.lane) < end).count();
+                prepared.visited += n;
+                for wanted in unvisited[..n].chunks(TOGETHER) {
+                    let (mut samples, mut reversed) = ([0; TOGETHER], [false; TOGETHER]);
+                    for place in 0..TOGETHER {
+                        let wanted = wanted[place.min(wanted.len() - 1)];
+                        samples[place] = self.first + usize::from(wanted.lane);
+                        reversed[place] = wanted.reversed;
+                    }
+                    let ratios = self.ratios.ratios(simd, &prepared.change, wanted.len(), samples, reversed);
+                    for (wanted, ratio) in wanted.iter().zip(ratios) {
+                        self.local[usize::from(wanted.lane)] += wanted.mel.times_ratio(ratio);
+                    }
+                }
             }
         }
-        let last = list[n.saturating_sub(1)];
-        list[n..n.next_multiple_of(TOGETHER)].fill(last);
-        let mut together = [0; TOGETHER];
-        for start in (0..n).step_by(TOGETHER) {
-            let lanes = &list[start..][..TOGETHER];
-            for (sample, lane) in together.iter_mut().zip(lanes) {
-                *sample = self.first + lane;
-            }
-            let ratios = self.ratios.ratios(simd, together);
-            for (&lane, ratio) in lanes.iter().zip(ratios).take(n - start) {
-                self.local[lane] += mels[lane].times_ratio(ratio);
-            }
-        }
+        self.prepared = 0;
     }
 }
 
@@ -196,6 +237,7 @@ mod tests {
     use proptest::prelude::*;
     use rand::rngs::StdRng;
     use rand::{RngExt, SeedableRng};
+    use std::array::from_fn;
 
     /// An operator on up to 32 spins.
     struct Operator {

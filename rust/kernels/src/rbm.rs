@@ -19,6 +19,7 @@ use crate::Error;
 use crate::error::check;
 use crate::planes::{Algebra, Planes, Real, complex};
 use crate::ratios::{Ratios, TOGETHER};
+use crate::terms::BLOCK;
 use num_complex::Complex;
 use pulp::Simd;
 use std::marker::PhantomData;
@@ -140,19 +141,17 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Machine<'a, T, A, P> {
 
 /// What multiplies the amplitude if some sites change: cosh δ and sinh δ of each unit.
 #[derive(Debug)]
-struct Row<T, A, const P: usize> {
+pub struct Row<T, A: Algebra<P>, const P: usize> {
     /// The sites, and whether they change the other way than from their first to their second local state.
     changes: Vec<(usize, bool)>,
     /// The site whose tables these are as they stand.
     alone: Option<usize>,
-    /// Whether sinh δ has the other sign.
-    reversed: bool,
     cosh: [Vec<T>; P],
     sinh: [Vec<T>; P],
-    /// Room for the next ones.
-    next_cosh: [Vec<T>; P],
-    next_sinh: [Vec<T>; P],
-    bias: [f64; P],
+    /// How much Σ a σ changes.
+    log_of_bias: Complex<f64>,
+    /// The factor that this is, and that of the other way.
+    of_bias: [A::Factor; 2],
     /// The units whose factors are taken from ln cosh, and their δ.
     wide: Vec<(usize, [f64; P])>,
     /// Whether the product of all factors may overflow where the ratio doesn't.
@@ -162,25 +161,25 @@ struct Row<T, A, const P: usize> {
     algebra: PhantomData<A>,
 }
 
-impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
-    fn new(units: usize) -> Self {
-        let zeros = || std::array::from_fn(|_| vec![T::default(); units]);
+impl<T, A: Algebra<P>, const P: usize> Default for Row<T, A, P> {
+    fn default() -> Self {
+        let none = || std::array::from_fn(|_| Vec::new());
         Self {
             changes: Vec::new(),
             alone: None,
-            reversed: false,
-            cosh: zeros(),
-            sinh: zeros(),
-            next_cosh: zeros(),
-            next_sinh: zeros(),
-            bias: [0.0; P],
+            cosh: none(),
+            sinh: none(),
+            log_of_bias: Complex::default(),
+            of_bias: [A::Factor::default(); 2],
             wide: Vec::new(),
             overflowing: false,
             in_doubles: false,
             algebra: PhantomData,
         }
     }
+}
 
+impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
     /// Makes it that of a change of `sites`, of which `opposite` says whether they change the other way than the first one
     /// does, which goes from its first to its second state.
     #[inline(always)]
@@ -189,32 +188,34 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
         self.changes.clear();
         self.changes.push((first, false));
         self.changes.extend(others.iter().copied().zip(opposite.iter().copied()));
-        self.reversed = false;
         self.wide.clear();
-        self.bias = [0.0; P];
+        let mut bias = [0.0; P];
         let mut extent = Extent::default();
         for &(site, opposite) in &self.changes {
             extent.add(&machine.extents[site]);
-            for (plane, bias) in self.bias.iter_mut().enumerate() {
+            for (plane, bias) in bias.iter_mut().enumerate() {
                 let change = machine.tables.bias[plane * machine.sites + site].into();
                 *bias += if opposite { -change } else { change };
             }
         }
-        self.overflowing = extent.sum() + complex(self.bias).re.abs() > f64::RANGE;
+        self.log_of_bias = complex(bias);
+        self.of_bias = [self.log_of_bias, -self.log_of_bias].map(A::exponential);
+        self.overflowing = extent.sum() + self.log_of_bias.re.abs() > f64::RANGE;
         self.in_doubles = extent.sum() > T::RANGE;
         let all_wide = extent.largest_sum(lanes::<T, S>()) > T::RANGE;
         self.alone = (others.is_empty() && extent.largest <= T::NARROW && !all_wide).then_some(first);
         if self.alone.is_some() {
             return;
         }
-        for place in 1..self.changes.len() {
-            self.add(simd, machine, place);
-        }
-        if others.is_empty() {
-            for plane in 0..P {
-                self.cosh[plane].copy_from_slice(machine.of_site(machine.tables.cosh, plane, first));
-                self.sinh[plane].copy_from_slice(machine.of_site(machine.tables.sinh, plane, first));
+        let of_first = machine.rows(first);
+        for (own, of_first) in [&mut self.cosh, &mut self.sinh].into_iter().zip(of_first) {
+            for (own, of_first) in own.iter_mut().zip(of_first) {
+                own.clear();
+                own.extend_from_slice(of_first);
             }
+        }
+        for (&site, &opposite) in others.iter().zip(opposite) {
+            self.add(simd, machine, site, opposite);
         }
         if extent.largest > T::NARROW || all_wide {
             self.mend(machine, all_wide);
@@ -223,27 +224,23 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
 
     /// One site more, by the addition theorems.
     #[inline(always)]
-    fn add<S: Simd>(&mut self, simd: S, machine: &Machine<'_, T, A, P>, place: usize) {
-        let (site, opposite) = self.changes[place];
-        let [cosh, sinh] = machine.rows(site);
-        let [own_cosh, own_sinh] =
-            if place == 1 { machine.rows(self.changes[0].0) } else { [slices(&self.cosh), slices(&self.sinh)] };
-        let (cosh, sinh) = (vectors::<T, S, P>(cosh), vectors::<T, S, P>(sinh));
-        let (own_cosh, own_sinh) = (vectors::<T, S, P>(own_cosh), vectors::<T, S, P>(own_sinh));
-        let next_cosh = self.next_cosh.each_mut().map(|plane| vectors_mut::<T, S>(plane));
-        let next_sinh = self.next_sinh.each_mut().map(|plane| vectors_mut::<T, S>(plane));
+    fn add<S: Simd>(&mut self, simd: S, machine: &Machine<'_, T, A, P>, site: usize, opposite: bool) {
+        let [cosh, sinh] = machine.rows(site).map(vectors::<T, S, P>);
+        let own_cosh = self.cosh.each_mut().map(|plane| vectors_mut::<T, S>(plane));
+        let own_sinh = self.sinh.each_mut().map(|plane| vectors_mut::<T, S>(plane));
         for place in 0..cosh[0].len() {
             let (c, s) = (at(&own_cosh, place), at(&own_sinh, place));
-            let (c2, s2) = (at(&cosh, place), signed::<T, S, P>(simd, at(&sinh, place), opposite));
+            let (c2, mut s2) = (at(&cosh, place), at(&sinh, place));
+            if opposite {
+                s2 = s2.map(|plane| T::negated(simd, plane));
+            }
             let new_cosh = A::product_plus::<T, S>(simd, c, c2, A::product::<T, S>(simd, s, s2));
             let new_sinh = A::product_plus::<T, S>(simd, s, c2, A::product::<T, S>(simd, c, s2));
             for plane in 0..P {
-                next_cosh[plane][place] = new_cosh[plane];
-                next_sinh[plane][place] = new_sinh[plane];
+                own_cosh[plane][place] = new_cosh[plane];
+                own_sinh[plane][place] = new_sinh[plane];
             }
         }
-        std::mem::swap(&mut self.cosh, &mut self.next_cosh);
-        std::mem::swap(&mut self.sinh, &mut self.next_sinh);
     }
 
     /// Sets the units apart whose factors could cancel, or all, and mends those in which the addition theorems did.
@@ -283,23 +280,29 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
         machine: &Machine<'_, T, A, P>,
         tanh: [&[T]; P],
         samples: &[usize],
+        reversed: &[bool],
     ) -> [Planes<T, S, P>; Q] {
         let [cosh, sinh] =
             self.alone.map_or_else(|| [slices(&self.cosh), slices(&self.sinh)], |site| machine.rows(site));
-        let (cosh, sinh) = (vectors::<T, S, P>(cosh), vectors::<T, S, P>(sinh));
+        let (cosh, mut sinh) = (vectors::<T, S, P>(cosh), vectors::<T, S, P>(sinh));
         let tanh = vectors::<T, S, P>(tanh);
         let len = cosh[0].len();
         // All of the same length, so that the compiler knows that no place is outside. Loops, since closures in `from_fn`
         // may lose the instructions for vectors.
-        let mut sinh_ = sinh;
         let mut of_samples = [tanh; Q];
         for plane in 0..P {
-            sinh_[plane] = &sinh[plane][..len];
+            sinh[plane] = &sinh[plane][..len];
             for (of_sample, &sample) in of_samples.iter_mut().zip(samples) {
                 of_sample[plane] = &tanh[plane][sample * len..][..len];
             }
         }
-        let mut one = [T::splat(simd, T::default()); P];
+        // The sign of sinh δ goes to tanh θ. It is looked up: a branch would be guessed wrong half of the time.
+        let zero = T::splat(simd, T::default());
+        let mut signs = [zero; Q];
+        for (signs, &reversed) in signs.iter_mut().zip(reversed) {
+            *signs = T::splat(simd, [T::default(), -T::default()][usize::from(reversed)]);
+        }
+        let mut one = [zero; P];
         for (one, is_one) in one.iter_mut().zip(A::ONE) {
             if is_one {
                 *one = T::splat(simd, T::ONE);
@@ -307,10 +310,14 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
         }
         let mut products = [one; Q];
         for place in 0..len {
-            let (c, s) = (at(&cosh, place), signed::<T, S, P>(simd, at(&sinh_, place), self.reversed));
-            for (product, tanh) in products.iter_mut().zip(&of_samples) {
-                let factor = A::product_plus::<T, S>(simd, at(tanh, place), s, c);
-                *product = A::product::<T, S>(simd, *product, factor);
+            let (c, s) = (at(&cosh, place), at(&sinh, place));
+            for sample in 0..Q {
+                let mut t = at(&of_samples[sample], place);
+                for t in &mut t {
+                    *t = T::signed(simd, *t, signs[sample]);
+                }
+                let factor = A::product_plus::<T, S>(simd, t, s, c);
+                products[sample] = A::product::<T, S>(simd, products[sample], factor);
             }
         }
         products
@@ -323,31 +330,20 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
         (0..lanes[0].len()).map(|lane| std::array::from_fn(|plane| lanes[plane][lane].into())).collect()
     }
 
-    /// How much Σ a σ changes.
-    fn log_of_bias(&self) -> Complex<f64> {
-        let change = complex(self.bias);
-        if self.reversed { -change } else { change }
-    }
-
-    /// The logarithm of the other factors, for the θ of a sample.
+    /// The logarithm of the factors that are set apart, for the θ of a sample.
     #[cold]
-    fn log_of_wide(&self, theta: [&[T]; P], sample: usize) -> Complex<f64> {
+    fn log_of_wide(&self, theta: [&[T]; P], sample: usize, reversed: bool) -> Complex<f64> {
         let units = self.cosh[0].len();
-        let differences = self.wide.iter().map(|&(unit, delta)| {
-            let theta = theta.map(|plane| plane[sample * units + unit].into());
-            let changed = std::array::from_fn(|plane| {
-                if self.reversed { theta[plane] - delta[plane] } else { theta[plane] + delta[plane] }
+        let differences =
+            self.wide.iter().map(|&(unit, delta)| {
+                let theta = theta.map(|plane| plane[sample * units + unit].into());
+                let changed = std::array::from_fn(|plane| {
+                    if reversed { theta[plane] - delta[plane] } else { theta[plane] + delta[plane] }
+                });
+                A::log_cosh(changed) - A::log_cosh(theta)
             });
-            A::log_cosh(changed) - A::log_cosh(theta)
-        });
         differences.sum()
     }
-}
-
-/// Numbers with their sign, or the other one.
-#[inline(always)]
-fn signed<T: Real, S: Simd, const P: usize>(simd: S, numbers: Planes<T, S, P>, opposite: bool) -> Planes<T, S, P> {
-    if opposite { std::array::from_fn(|plane| T::negated(simd, numbers[plane])) } else { numbers }
 }
 
 /// How many numbers a vector has.
@@ -381,12 +377,10 @@ fn at<V: Copy, R: std::ops::Deref<Target = [V]>, const P: usize>(planes: &[R; P]
 
 /// The machine at some samples, as [`Ratios`].
 #[derive(Debug)]
-pub struct Amplitudes<'a, T, A: Algebra<P>, const P: usize> {
+pub struct Amplitudes<'a, T, A, const P: usize> {
     machine: &'a Machine<'a, T, A, P>,
     theta: [&'a [T]; P],
     tanh: [&'a [T]; P],
-    row: Row<T, A, P>,
-    of_bias: A::Factor,
 }
 
 impl<'a, T: Real, A: Algebra<P>, const P: usize> Amplitudes<'a, T, A, P> {
@@ -397,34 +391,47 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Amplitudes<'a, T, A, P> {
             let plane_len = table.len() / P;
             std::array::from_fn(|plane| &table[plane * plane_len..][..plane_len])
         });
-        Self { machine, theta, tanh, row: Row::new(machine.tables.units), of_bias: A::Factor::default() }
+        Self { machine, theta, tanh }
     }
 }
 
+/// The bytes of tanh θ that are in the first-level cache, beside a row.
+const CACHED: usize = 40 << 10;
+
+/// Ratios are evaluated by so many or twice as many.
+const HALF: usize = TOGETHER / 2;
+
 impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> {
     type Ratio = A::Factor;
+    type Change = Row<T, A, P>;
 
-    #[inline(always)]
-    fn change<S: Simd>(&mut self, simd: S, sites: &[usize], opposite: &[bool]) {
-        self.row.compose(simd, self.machine, sites, opposite);
-        self.of_bias = A::exponential(self.row.log_of_bias());
+    fn cached(&self) -> usize {
+        let of_sample = P * self.machine.tables.units * size_of::<T>();
+        (CACHED / of_sample.max(1)).clamp(TOGETHER, BLOCK) / HALF * HALF
     }
 
     #[inline(always)]
-    fn reverse(&mut self) {
-        self.row.reversed = true;
-        self.of_bias = A::exponential(self.row.log_of_bias());
+    fn prepare<S: Simd>(&self, simd: S, change: &mut Row<T, A, P>, sites: &[usize], opposite: &[bool]) {
+        change.compose(simd, self.machine, sites, opposite);
     }
 
     #[inline(always)]
-    fn ratios<S: Simd>(&self, simd: S, samples: [usize; TOGETHER]) -> [A::Factor; TOGETHER] {
+    fn ratios<S: Simd>(
+        &self,
+        simd: S,
+        row: &Row<T, A, P>,
+        n: usize,
+        samples: [usize; TOGETHER],
+        reversed: [bool; TOGETHER],
+    ) -> [A::Factor; TOGETHER] {
         let mut ratios = [A::Factor::default(); TOGETHER];
-        // Of complex numbers half as many at once: a processor hasn't more registers.
-        for (ratios, samples) in ratios.chunks_exact_mut(TOGETHER / P).zip(samples.chunks_exact(TOGETHER / P)) {
-            if P == 1 {
-                ratios.copy_from_slice(&self.at_samples::<S, TOGETHER>(simd, samples));
-            } else {
-                ratios.copy_from_slice(&self.at_samples::<S, { TOGETHER / 2 }>(simd, samples));
+        // Of complex numbers never all at once: a processor hasn't more registers.
+        if P == 1 && n > HALF {
+            self.at_samples::<S, TOGETHER>(simd, row, &samples, &reversed, &mut ratios);
+        } else {
+            self.at_samples::<S, HALF>(simd, row, &samples[..HALF], &reversed[..HALF], &mut ratios[..HALF]);
+            if n > HALF {
+                self.at_samples::<S, HALF>(simd, row, &samples[HALF..], &reversed[HALF..], &mut ratios[HALF..]);
             }
         }
         ratios
@@ -433,24 +440,43 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
 
 impl<T: Real, A: Algebra<P>, const P: usize> Amplitudes<'_, T, A, P> {
     #[inline(always)]
-    fn at_samples<S: Simd, const Q: usize>(&self, simd: S, samples: &[usize]) -> [A::Factor; Q] {
-        let row = &self.row;
-        let products = row.products::<S, Q>(simd, self.machine, self.tanh, samples);
-        let mut ratios = [A::Factor::default(); Q];
-        for ((ratio, product), &sample) in ratios.iter_mut().zip(products).zip(samples) {
-            *ratio = if row.overflowing {
-                let of_lanes: Complex<f64> = Row::<T, A, P>::lanes::<S>(product).into_iter().map(A::log).sum();
-                A::exponential(of_lanes + row.log_of_bias() + row.log_of_wide(self.theta, sample))
-            } else {
-                let of_lanes = if row.in_doubles {
-                    Row::<T, A, P>::lanes::<S>(product).into_iter().reduce(A::times).expect("a vector has lanes")
-                } else {
-                    A::product_of_lanes::<T, S>(simd, product)
-                };
-                let ratio = A::factor(of_lanes) * self.of_bias;
-                if row.wide.is_empty() { ratio } else { ratio * A::exponential(row.log_of_wide(self.theta, sample)) }
-            };
+    fn at_samples<S: Simd, const Q: usize>(
+        &self,
+        simd: S,
+        row: &Row<T, A, P>,
+        samples: &[usize],
+        reversed: &[bool],
+        ratios: &mut [A::Factor],
+    ) {
+        let products = row.products::<S, Q>(simd, self.machine, self.tanh, samples, reversed);
+        if row.overflowing || row.in_doubles || !row.wide.is_empty() {
+            for (((ratio, product), &sample), &reversed) in ratios.iter_mut().zip(products).zip(samples).zip(reversed) {
+                *ratio = self.careful_ratio::<S>(row, product, sample, reversed);
+            }
+        } else {
+            for ((ratio, product), &reversed) in ratios.iter_mut().zip(products).zip(reversed) {
+                *ratio = A::factor(A::product_of_lanes::<T, S>(simd, product)) * row.of_bias[usize::from(reversed)];
+            }
         }
-        ratios
+    }
+
+    /// The ratio at a sample, where some of its factors may be large, and given the product of the others.
+    #[cold]
+    fn careful_ratio<S: Simd>(
+        &self,
+        row: &Row<T, A, P>,
+        product: Planes<T, S, P>,
+        sample: usize,
+        reversed: bool,
+    ) -> A::Factor {
+        let of_lanes = Row::<T, A, P>::lanes::<S>(product).into_iter();
+        let log_of_wide = row.log_of_wide(self.theta, sample, reversed);
+        if row.overflowing {
+            let of_bias = if reversed { -row.log_of_bias } else { row.log_of_bias };
+            A::exponential(of_lanes.map(A::log).sum::<Complex<f64>>() + of_bias + log_of_wide)
+        } else {
+            let product = A::factor(of_lanes.reduce(A::times).expect("a vector has lanes"));
+            product * row.of_bias[usize::from(reversed)] * A::exponential(log_of_wide)
+        }
     }
 }
