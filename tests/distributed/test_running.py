@@ -137,6 +137,34 @@ assert jax.distributed.initialize is distributed.initialize
     assert outcome([*RUN, "script.py"], tmp_path) == (0, "", "")
 
 
+NETKET = """
+import netket as nk
+hilbert = nk.hilbert.Spin(0.5, 4)
+operator = nk.operator.IsingJax(hilbert, nk.graph.Chain(4), h=1.0)
+state = nk.vqs.MCState(nk.sampler.ExactSampler(hilbert), nk.models.RBM(), n_samples=16)
+kernel = nk.vqs.get_local_kernel(state, operator)
+
+import ferroket as fk
+from netket.vqs.mc.kernels import local_value_kernel_jax
+print(fk.local_energy.is_enabled(), kernel is local_value_kernel_jax, fk.explain(state, operator).path)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], "True False known ratios"),
+        (["--accelerate"], "True False known ratios"),
+        (["--no-accelerate"], "False True NetKet"),
+    ],
+)
+def test_netkets_operators_are_accelerated_unless_told_otherwise(
+    tmp_path: Path, options: list[str], expected: str
+) -> None:
+    (tmp_path / "script.py").write_text(NETKET)
+    assert outcome([*RUN, *options, "script.py"], tmp_path) == (0, f"{expected}\n", "")
+
+
 # Under mpirun.
 
 # What any JAX script may do: it knows nothing of Ferroket.

@@ -119,6 +119,22 @@ def test_one_program_for_all_samples():
     assert len(traced) == 1
 
 
+def test_one_program_without_jit() -> None:
+    """NetKet calls the kernels of some observables outside of functions that are compiled."""
+    network = NETWORKS["real"]
+    x, variables = setup(HILBERT, network)
+    calls = []
+
+    def logpsi(variables, x):
+        calls.append(1)
+        return network.apply(variables, x)
+
+    first = local_values(logpsi, variables, x, HEISENBERG)
+    traced = len(calls)
+    np.testing.assert_array_equal(local_values(logpsi, variables, x, 1.0 * HEISENBERG), first)
+    assert len(calls) == traced > 0
+
+
 def by_parts(kernel, network, x, operator, chunk_size=None):
     """The gradients of a real number made of the local values, by the parameters and by the coefficients."""
     weights = jnp.asarray(RNG.normal(size=len(x)) + 1j * RNG.normal(size=len(x)))

@@ -79,7 +79,7 @@ def differentiable(
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def _local_values(
+def _differentiable_local_values(
     forward: Forward,
     logpsi: LogPsi,
     chunk_size: int | None,
@@ -274,4 +274,6 @@ def _by_values(
     return of_values
 
 
-_local_values.defvjp(_fwd, _bwd)
+_differentiable_local_values.defvjp(_fwd, _bwd)
+_local_values = jax.jit(_differentiable_local_values, static_argnums=(0, 1, 2))
+"""NetKet calls some kernels outside of functions that are compiled."""

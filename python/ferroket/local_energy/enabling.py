@@ -57,9 +57,9 @@ def replacement(operator: DiscreteOperator) -> Accelerated | None:
     """What an operator of NetKet's is replaced by, or None if it can't be, or isn't to be."""
     if not _is_enabled or any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(operator)):
         return None
-    state = list(_state(operator))
+    state = dict(_state(operator))
     known = _CACHE.get(id(operator))
-    if known is None or len(known.state) != len(state) or any(map(_differ, known.state, state)):
+    if known is None or any(known.differs(where, now) for where, now in state.items()):
         if known is None:
             weakref.finalize(operator, _CACHE.pop, id(operator), None)
         known = _CACHE[id(operator)] = _Known(state, _accelerated(operator))
@@ -68,8 +68,13 @@ def replacement(operator: DiscreteOperator) -> Accelerated | None:
 
 @dataclass(frozen=True)
 class _Known:
-    state: list[Any]
+    state: dict[str, Any]
     replacement: Accelerated | None
+
+    def differs(self, where: str, now: Any) -> bool:
+        """Whether there was another object. What NetKet computes when it is asked for, and keeps, is no change."""
+        before = self.state.get(where)
+        return before is not None and before is not now
 
 
 _CACHE: dict[int, _Known] = {}
@@ -86,22 +91,18 @@ def _accelerated(operator: DiscreteOperator) -> Accelerated | None:
     return accelerated if isinstance(accelerated, Accelerated) else None
 
 
-def _state(operator: Any) -> Iterator[Any]:
-    """Objects of which one is another after an operator was changed in place, by ``+=`` and its like.
+def _state(operator: Any, where: str = "") -> Iterator[tuple[str, Any]]:
+    """Objects by place, of which one is another after an operator was changed in place, by ``+=`` and its like.
 
     Those make NetKet compute the operator's tables anew, so that these must have been computed before.
     """
     if getattr(operator, "_initialized", True) is False:
         operator._setup()
-    for value in vars(operator).values():
-        yield value
-        for part in value if isinstance(value, list | tuple) else [value]:
+    for name, value in vars(operator).items():
+        yield f"{where}.{name}", value
+        for place, part in enumerate(value if isinstance(value, list | tuple) else [value]):
             if isinstance(part, DiscreteOperator):
-                yield from _state(part)
-
-
-def _differ(a: Any, b: Any) -> bool:
-    return a is not b
+                yield from _state(part, f"{where}.{name}.{place}")
 
 
 @dataclass(frozen=True)

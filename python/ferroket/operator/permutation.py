@@ -66,6 +66,11 @@ class Rearrangement(Form):
         """The connected elements of samples ``(..., N)``: configurations ``(..., 1, N)`` and elements ``(..., 1)``."""
         return _padded(self, x)
 
+    def on_diagonal(self, x: Any) -> jax.Array:
+        """The matrix elements ⟨x|O|x⟩, ``(...)``: those of samples that stay what they are."""
+        xp, mels = _padded(self, x)
+        return jnp.where((xp[..., 0, :] == jnp.asarray(x)).all(axis=-1), mels[..., 0], 0)
+
     def count(self, x: Any, off_diagonal_only: bool = False) -> jax.Array:
         """How many matrix elements aren't zero: int32 ``(...)``."""
         return _kept(self, x, off_diagonal_only)[2].astype(jnp.int32)
