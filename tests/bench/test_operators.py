@@ -45,14 +45,19 @@ def test_netkets_conserving_operators_are_timed_on_integers():
     assert [row.case for row in report.rows] == ["fermions, int8, padded", "fermions, int8, compact"]
 
 
-def test_rows_of_different_peers_are_one_table(tmp_path):
-    rows = [Row("a", {"ours": 1.0, "theirs": 2.0}), Row("b", {"ours": 3.0, "others": 6.0}, limits={"memset": 1.5})]
+def test_rows_with_a_peer_in_common_are_one_table(tmp_path):
+    rows = [
+        Row("a", {"ours": 1.0, "theirs": 2.0}),
+        Row("b", {"ours": 3.0, "theirs": 9.0, "others": 6.0}, limits={"memset": 1.5}),
+        Row("c", {"ours": 4.0, "yours": 2.0}),
+    ]
     report = Report("both", "ours", rows)
     printed = io.StringIO()
     report.print(Console(file=printed, width=100))
-    (a,), (b,) = ([line for line in printed.getvalue().splitlines() if f"│ {case} " in line] for case in "ab")
+    (a,), (b,), (c,) = ([line for line in printed.getvalue().splitlines() if f"│ {case} " in line] for case in "abc")
     assert [cell.strip() for cell in a.split("│")[1:-1]] == ["a", "1 s", "2 s", "", "", "2.00", ""]
-    assert [cell.strip() for cell in b.split("│")[1:-1]] == ["b", "3 s", "", "6 s", "1.5 s", "", "2.00"]
+    assert [cell.strip() for cell in b.split("│")[1:-1]] == ["b", "3 s", "9 s", "6 s", "1.5 s", "3.00", "2.00"]
+    assert [cell.strip() for cell in c.split("│")[1:-1]] == ["c", "4 s", "2 s", "0.50"]
     report.plot(tmp_path / "both.png")
     assert (tmp_path / "both.png").stat().st_size > 0
 

@@ -1,6 +1,5 @@
 """What a benchmark found: a table for people, JSON for programs, a picture for documents."""
 
-import itertools
 import json
 import platform
 from collections.abc import Sequence
@@ -48,10 +47,16 @@ class Report:
         return {name: time / own for name, time in row.seconds.items() if name != self.ours}
 
     def print(self, console: Console | None = None) -> None:
-        """Prints the rows, in one table those that have the same contenders."""
-        groups = itertools.groupby(self.rows, key=lambda row: (list(row.seconds), list(row.limits)))
-        for _, rows in groups:
-            self._print_table(list(rows), console or Console())
+        """Prints the rows, in one table those that follow each other and have a peer in common."""
+        tables: list[tuple[set[str], list[Row]]] = []
+        for row in self.rows:
+            peers = row.seconds.keys() - {self.ours}
+            if not tables or not peers & tables[-1][0]:
+                tables.append((set(), []))
+            tables[-1][0].update(peers)
+            tables[-1][1].append(row)
+        for _, rows in tables:
+            self._print_table(rows, console or Console())
 
     def _print_table(self, rows: Sequence[Row], console: Console) -> None:
         peers = [name for name in dict.fromkeys(name for row in rows for name in row.seconds) if name != self.ours]

@@ -75,11 +75,16 @@ def differentiable(
     """
     form = operator._form
     rows = samples.reshape(-1, samples.shape[-1]) if samples.ndim != 2 else samples  # noqa: PLR2004
-    return _local_values(forward, logpsi, chunk_size, variables, form.values, rows, form).reshape(samples.shape[:-1])
+    args = (variables, form.values, rows, form)
+    # NetKet calls the kernels of some observables outside of functions that are compiled, and those of some gradients
+    # inside, with a `logpsi` that can't leave them.
+    is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args))
+    evaluate = _local_values if is_traced else _compiled_local_values
+    return evaluate(forward, logpsi, chunk_size, *args).reshape(samples.shape[:-1])
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def _differentiable_local_values(
+def _local_values(
     forward: Forward,
     logpsi: LogPsi,
     chunk_size: int | None,
@@ -274,6 +279,5 @@ def _by_values(
     return of_values
 
 
-_differentiable_local_values.defvjp(_fwd, _bwd)
-_local_values = jax.jit(_differentiable_local_values, static_argnums=(0, 1, 2))
-"""NetKet calls some kernels outside of functions that are compiled."""
+_local_values.defvjp(_fwd, _bwd)
+_compiled_local_values = jax.jit(_local_values, static_argnums=(0, 1, 2))

@@ -96,7 +96,7 @@ def _state(operator: Any, where: str = "") -> Iterator[tuple[str, Any]]:
 
     Those make NetKet compute the operator's tables anew, so that these must have been computed before.
     """
-    if getattr(operator, "_initialized", True) is False:
+    if not getattr(operator, "_initialized", True) and hasattr(operator, "_setup"):
         operator._setup()
     for name, value in vars(operator).items():
         yield f"{where}.{name}", value
