@@ -111,10 +111,14 @@ soak: $(VENV)/.package $(VENV)/.tools mpis ## Short jobs on all MPIs, two at a t
 # Of the tests that start mpirun, those that depend on JAX and NetKet.
 LOWEST_MPI_TESTS := tests/distributed/test_startup.py tests/distributed/test_groups.py tests/distributed/test_vmc.py
 
+# Of the tests of one process, those of what doesn't depend on them.
+LOWEST_LEFT_OUT := test_known_models test_hard_cases test_full_summation test_ground_states test_peak_memory
+
 .PHONY: test-lowest
 test-lowest: $(LOWEST)/.package ## The tests that depend on JAX and NetKet, on their lowest versions (.venv-lowest)
 	@echo "== test-lowest"
-	FERROKET_TEST_CASES=fewer $(LOWEST)/bin/python -m pytest -m "not mpi" $(IN_PARALLEL) $(PYTEST_ARGS)
+	FERROKET_TEST_CASES=fewer $(LOWEST)/bin/python -m pytest -m "not mpi" $(IN_PARALLEL) $(PYTEST_ARGS) \
+	  $(LOWEST_LEFT_OUT:%=--ignore=tests/local_energy/%.py)
 	FERROKET_TEST_MPIS="$(call mpi_list,mpich,$(LOWEST))" \
 	  $(LOWEST)/bin/python -m pytest -m mpi $(IN_PARALLEL) $(LOWEST_MPI_TESTS) $(PYTEST_ARGS)
 

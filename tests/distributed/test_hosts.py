@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hosts import Host, Names, as_debian, by_dns, make_hosts, run_on_hosts
-from mpi import START, SUM, Finished, run_ranks
+from mpi import FULL, START, SUM, Finished, run_ranks
 
 pytestmark = pytest.mark.mpi
 
@@ -50,6 +50,7 @@ def energy(job: Finished) -> str:
     return found[0]
 
 
+@pytest.mark.skipif(not FULL, reason="two minutes for what shorter programs tell: FERROKET_TEST_FULL=1")
 def test_the_demo_on_two_hosts_gives_what_it_gives_on_one(hosts: list[Host]) -> None:
     # Standard error has NetKet's progress bar.
     job = run_on_hosts(EXAMPLE, hosts, timeout=150)
