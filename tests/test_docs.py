@@ -12,11 +12,13 @@ import pytest
 from typer.main import get_command
 
 from ferroket.cli import app
+from ferroket.local_energy import family
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 CLUSTER = ROOT / "docs" / "running-on-a-cluster.md"
 OPERATORS = ROOT / "docs" / "operators.md"
+LOCAL_ENERGY = ROOT / "docs" / "local-energy.md"
 README = ROOT / "README.md"
 
 # Set by our own commands for the processes that they start.
@@ -56,17 +58,20 @@ def results(code: str, names: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
             exec(compile(ast.Module([statement], []), "a block", "exec"), names)
 
 
-def test_blocks_about_operators_run_and_say_what_comes_out() -> None:
+@pytest.mark.parametrize(
+    ("page", "words", "at_least"),
+    [(OPERATORS, "", 10), (LOCAL_ENERGY, "", 4), (README, "fk.accelerate|fk.explain", 2)],
+    ids=lambda value: value.name if isinstance(value, Path) else None,
+)
+def test_blocks_run_and_say_what_comes_out(
+    page: Path, words: str, at_least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(family, "FAMILIES", list(family.FAMILIES))  # a page adds one
     names: dict[str, Any] = {}
-    found = [result for block in blocks(OPERATORS, "python") for result in results(block, names)]
-    assert len(found) >= 10
+    some = [block for block in blocks(page, "python") if re.search(words, block)]
+    found = [result for block in some for result in results(block, names)]
+    assert len(found) >= at_least
     for expression, value, said in found:
-        assert value == said, f"{expression} is {value}, and not {said}"
-
-
-def test_the_readmes_operators_run() -> None:
-    (block,) = (block for block in blocks(README, "python") if "fk.accelerate(" in block)
-    for expression, value, said in results(block, {}):
         assert value == said, f"{expression} is {value}, and not {said}"
 
 
