@@ -95,6 +95,7 @@ def test_matrix_elements_alone_and_counts(name):
     x = forms.states_of(form, 9).reshape(3, 3, -1)
     _, mels = form.padded(x)
     np.testing.assert_array_equal(form.mels(x), mels)
+    np.testing.assert_array_equal(form.on_diagonal(x), mels[..., 0] if form.diagonal else np.zeros(x.shape[:-1]))
     np.testing.assert_allclose(forms.reference(form, x, states=False)[0], mels, rtol=1e-14)
     for off_diagonal_only in (False, True):
         nonzero = np.asarray(mels) != 0

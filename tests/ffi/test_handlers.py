@@ -105,6 +105,7 @@ FORM_ATTRIBUTES = {
     "steps": np.array([1.0]),
     "sizes": np.array([2]),
     "diagonal": True,
+    "diagonal_only": False,
 }
 FORM_XP, FORM_MELS = jax.ShapeDtypeStruct((3, 2, 2), np.int8), jax.ShapeDtypeStruct((3, 2), np.float32)
 
@@ -121,6 +122,8 @@ def test_right_calls_of_the_forms(target: str, args: dict[str, Any]) -> None:
     np.testing.assert_array_equal(mels, [[0.5, 0], [-0.5, 2], [-0.5, 2]])
     (alone,) = call_form(target, args, (FORM_MELS,), states=False)
     np.testing.assert_array_equal(alone, mels)
+    (first,) = call_form(target, args, (FORM_MELS.update(shape=(3, 1)),), states=False, diagonal_only=True)
+    np.testing.assert_array_equal(first, mels[:, :1])
     (counts,) = call_form(f"{target}_count", args, (jax.ShapeDtypeStruct((3,), np.int32),), off_diagonal_only=True)
     assert counts.tolist() == [0, 1, 1]
     results = tuple(

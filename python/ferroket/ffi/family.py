@@ -74,7 +74,14 @@ class Family:
         return name
 
     def reference(
-        self, x: jax.Array, /, *tables: jax.Array, n_conn: int, states: bool, diagonal_only: bool, **attributes: Any
+        self,
+        x: jax.Array,
+        /,
+        *tables: jax.Array,
+        n_conn: int,
+        states: bool,
+        diagonal_only: bool = False,
+        **attributes: Any,
     ) -> tuple[jax.Array, ...]:
         """The connected elements in pure JAX: ``(xp, mels)``, or ``(mels,)`` without ``states``."""
         elements = self.elements(x, *tables, n_conn=n_conn, **attributes)
