@@ -109,7 +109,8 @@ soak: $(VENV)/.package $(VENV)/.tools mpis ## Short jobs on all MPIs, two at a t
 	  $(BIN)/python -m pytest tests/collectives/test_jobs.py -k soak $(PYTEST_ARGS)
 
 # Of the tests that start mpirun, those that depend on JAX and NetKet.
-LOWEST_MPI_TESTS := tests/distributed/test_startup.py tests/distributed/test_groups.py tests/distributed/test_vmc.py
+LOWEST_MPI_TESTS := tests/distributed/test_startup.py tests/distributed/test_groups.py \
+  tests/distributed/test_vmc.py::test_two_ranks_agree_with_one_process
 
 # Of the tests of one process, those of what doesn't depend on them.
 LOWEST_LEFT_OUT := test_known_models test_hard_cases test_full_summation test_ground_states test_peak_memory
