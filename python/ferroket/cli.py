@@ -41,6 +41,9 @@ Accelerate = Annotated[
 ]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the result to this file (needs matplotlib).")]
+Cases = Annotated[str, typer.Option(help="Part of the name of the cases to run; all by default.")]
+Batch = Annotated[int, typer.Option(min=1, help="Number of samples.")]
+Turns = Annotated[int, typer.Option("--rounds", min=1, help="How often each contender is measured.")]
 Ranks = Annotated[int, typer.Option(min=1, help="Number of processes.")]
 Rounds = Annotated[int, typer.Option(min=1, help="Jobs of each kind.")]
 
@@ -120,13 +123,7 @@ def launch(
 
 
 @bench.command()
-def operators(
-    json: Json = None,
-    plot: Plot = None,
-    cases: Annotated[str, typer.Option(help="Part of the name of the cases to run; all by default.")] = "",
-    batch: Annotated[int, typer.Option(min=1, help="Number of samples.")] = 1024,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each contender is measured.")] = 5,
-) -> None:
+def operators(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 1024, rounds: Turns = 5) -> None:
     """Connected elements, beside those of NetKet's JAX and numba operators."""
     from ferroket.bench import operators
 
@@ -135,11 +132,7 @@ def operators(
 
 @bench.command()
 def local_energy(
-    json: Json = None,
-    plot: Plot = None,
-    cases: Annotated[str, typer.Option(help="Part of the name of the cases to run; all by default.")] = "",
-    batch: Annotated[int, typer.Option(min=1, help="Number of samples.")] = 1024,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each contender is measured.")] = 5,
+    json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 1024, rounds: Turns = 5
 ) -> None:
     """Local energies, beside those of NetKet's kernels and the bare network."""
     from ferroket.bench import local_energy

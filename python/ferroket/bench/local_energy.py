@@ -14,9 +14,10 @@ from netket.vqs.mc import kernels
 
 from ferroket import _lib
 from ferroket.bench import jobs, models
+from ferroket.bench.cases import run as run_cases
 from ferroket.bench.hamiltonians import fermi_hubbard, heisenberg, ising
 from ferroket.bench.report import Report, Row
-from ferroket.bench.timing import paired, seconds
+from ferroket.bench.timing import on_one_core, paired, seconds
 from ferroket.distributed import cores
 from ferroket.operator import accelerate
 
@@ -56,6 +57,12 @@ KNOWN: dict[str, tuple[Callable[[], Any], Callable[[], Any], float | None]] = {
     "Heisenberg 10×10, Jastrow": (partial(heisenberg, total_sz=0), lambda: nk.models.Jastrow(param_dtype=float), 10),
 }
 
+# name: operator, and what the networks have to know of its lattice: the shape, and how many species of sites.
+LATTICES: dict[str, tuple[Callable[[], Any], tuple[int, int], int]] = {
+    "Heisenberg 10×10": (partial(heisenberg, total_sz=0), (10, 10), 1),
+    "Fermi-Hubbard 8×8": (fermi_hubbard, (8, 8), 2),
+}
+
 
 def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     """Local energies of models whose amplitude ratios are known, and of any network.
@@ -72,16 +79,10 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
         ValueError: no case has such a name; the batch has no sample.
         AssertionError: NetKet's local energies are others.
     """
-    if batch < 1:
-        raise ValueError(f"batch is {batch}: a batch has at least 1 sample")
-    lattices: dict[str, tuple[Callable[[], Any], tuple[int, int], int]] = {
-        "Heisenberg 10×10": (partial(heisenberg, total_sz=0), (10, 10), 1),
-        "Fermi-Hubbard 8×8": (fermi_hubbard, (8, 8), 2),
-    }
     found: dict[str, Callable[[str], Iterator[Row]]] = {}
     for name, (build, model, bar) in KNOWN.items():
         found[name] = partial(_known, build, model, bar, batch, rounds)
-    for lattice, (build, shape, species) in lattices.items():
+    for lattice, (build, shape, species) in LATTICES.items():
         for network, of_model in models.networks(shape, species).items():
             found[f"{lattice}, {network}"] = partial(_network, build, of_model, batch, rounds)
     found[_SINGLE] = partial(_single, batch, rounds)
@@ -90,12 +91,8 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
         found[_RANKS] = partial(_ranks, batch, rounds)
     if cores.can_bind():
         found[_FLOPS] = partial(_flops, batch, rounds)
-    names = [name for name in found if cases.lower() in name.lower()]
-    if not names:
-        raise ValueError(f"no case has {cases!r} in its name: there are {', '.join(found)}")
-    _lib.keep_freed_memory()  # as `fk.initialize()` does; NetKet's kernels profit as well
-    rows = [row for name in names for row in found[name](name)]
     title = f"local energies of {batch} samples"
+    rows = run_cases(found, cases=cases, batch=batch)
     return Report(title, OURS, rows, {"cases": cases, "batch": batch, "rounds": rounds})
 
 
@@ -207,17 +204,8 @@ _CORES = "all cores beside one"
 def _cores(batch: int, rounds: int, name: str) -> Iterator[Row]:
     """All cores that the process may use, beside one of them alone; the bar is for two."""
     call = _Setup(heisenberg(total_sz=0), nk.models.RBM(alpha=4), batch).ours_call()
-    times = paired({OURS: call, _ONE_CORE: partial(_on_one_core, call)}, rounds=rounds)
+    times = paired({OURS: call, _ONE_CORE: partial(on_one_core, call)}, rounds=rounds)
     yield Row(name, times, bars={_ONE_CORE: _CORES_BAR})
-
-
-def _on_one_core(call: Callable[[], Any]) -> None:
-    allowed = cores.allowed()
-    cores.bind(allowed[:1])
-    try:
-        call()
-    finally:
-        cores.bind(allowed)
 
 
 _RANKS = "two ranks beside one, each with one core"
@@ -232,7 +220,7 @@ def _ranks(batch: int, rounds: int, name: str) -> Iterator[Row]:
 
     for _ in range(min(rounds, 3)):
         measure(OURS, 2)
-        _on_one_core(partial(measure, _ONE_RANK, 1))
+        on_one_core(partial(measure, _ONE_RANK, 1))
     yield Row(
         name, {contender: float(np.median(found)) for contender, found in times.items()}, bars={_ONE_RANK: _RANKS_BAR}
     )
@@ -246,8 +234,8 @@ def _flops(batch: int, rounds: int, name: str) -> Iterator[Row]:
     model = nk.models.RBM(alpha=4)
     setup = _Setup(heisenberg(total_sz=0), model, batch)
     call = setup.ours_call()
-    times = paired({OURS: partial(_on_one_core, call)}, rounds=rounds)
+    times = paired({OURS: partial(on_one_core, call)}, rounds=rounds)
     operations = 3 * (len(setup.connected()) - batch) * model.alpha * setup.x.shape[-1]
     rates: list[float] = []
-    _on_one_core(lambda: rates.extend(_lib.fma_rate() for _ in range(rounds)))
+    on_one_core(lambda: rates.extend(_lib.fma_rate() for _ in range(rounds)))
     yield Row(name, times, limits={_PEAK: operations / float(np.median(rates))})

@@ -1,6 +1,7 @@
 """``ferroket bench operators``: connected elements, beside those of NetKet's JAX and numba operators."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,10 +9,10 @@ import netket as nk
 import netket.experimental as nkx
 import numpy as np
 
-from ferroket import _lib
+from ferroket.bench.cases import run as run_cases
 from ferroket.bench.hamiltonians import CASES, heisenberg
 from ferroket.bench.report import Report, Row
-from ferroket.bench.timing import paired
+from ferroket.bench.timing import on_one_core, paired
 from ferroket.distributed import cores
 from ferroket.operator import accelerate
 
@@ -40,21 +41,16 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     Raises:
         ValueError: no case has such a name; the batch has no sample.
     """
-    if batch < 1:
-        raise ValueError(f"batch is {batch}: a batch has at least 1 sample")
-    others = {_SPARSE: lambda: _sparse(rounds), _CORES: lambda: _cores(batch, rounds)}
-    if not cores.can_bind() or len(cores.allowed()) == 1:
-        del others[_CORES]
-    names = [name for name in [*CASES, *others] if cases.lower() in name.lower()]
-    if not names:
-        raise ValueError(f"no case has {cases!r} in its name: there are {', '.join([*CASES, *others])}")
-    _lib.keep_freed_memory()  # as `fk.initialize()` does; NetKet's operators profit as well
-    rows = [row for name in names for row in (others[name]() if name in others else _rows(name, batch, rounds))]
+    found: dict[str, Callable[[str], Iterator[Row]]] = {name: partial(_rows, batch, rounds) for name in CASES}
+    found[_SPARSE] = partial(_sparse, rounds)
+    if cores.can_bind() and len(cores.allowed()) > 1:
+        found[_CORES] = partial(_cores, batch, rounds)
+    rows = run_cases(found, cases=cases, batch=batch)
     title = f"connected elements of {batch} samples"
     return Report(title, OURS, rows, {"cases": cases, "batch": batch, "rounds": rounds})
 
 
-def _rows(name: str, batch: int, rounds: int) -> Iterator[Row]:
+def _rows(batch: int, rounds: int, name: str) -> Iterator[Row]:
     """Times one operator of NetKet and what replaces it, after a look whether they agree."""
     build, padded_bar, compact_bar = CASES[name]
     reference = build()
@@ -89,20 +85,20 @@ def _numba(operator: Any) -> Any:
 _SPARSE = "to_sparse of Heisenberg 4×5, total_sz = 0"
 
 
-def _sparse(rounds: int) -> Iterator[Row]:
+def _sparse(rounds: int, name: str) -> Iterator[Row]:
     """The sparse matrix in a sector."""
     reference = heisenberg((4, 5), total_sz=0)
     ours = accelerate(reference)
     contenders = {OURS: ours.to_sparse, JAX: reference.to_sparse, NUMBA: reference.to_numba_operator().to_sparse}
     assert abs(ours.to_sparse() - reference.to_sparse()).max() == 0
-    yield Row(_SPARSE, paired(contenders, rounds=rounds, warmup=1), bars=dict.fromkeys((JAX, NUMBA), _SPARSE_BAR))
+    yield Row(name, paired(contenders, rounds=rounds, warmup=1), bars=dict.fromkeys((JAX, NUMBA), _SPARSE_BAR))
 
 
 _CORES = "Heisenberg 10×10, int8, padded, 50 calls"
 _CALLS = 50
 
 
-def _cores(batch: int, rounds: int) -> Iterator[Row]:
+def _cores(batch: int, rounds: int, name: str) -> Iterator[Row]:
     """All cores that the process may use, beside one of them alone; the bar is for two."""
     ours = accelerate(heisenberg())
     x = ours.hilbert.random_state(jax.random.key(0), batch).astype("int8")
@@ -112,17 +108,8 @@ def _cores(batch: int, rounds: int) -> Iterator[Row]:
         for _ in range(_CALLS):
             call()
 
-    allowed = cores.allowed()
-
-    def calls_on_one_core() -> None:
-        cores.bind(allowed[:1])
-        try:
-            calls()
-        finally:
-            cores.bind(allowed)
-
-    times = paired({OURS: calls, _ONE_CORE: calls_on_one_core}, rounds=rounds)
-    yield Row(_CORES, times, bars={_ONE_CORE: _CORES_BAR})
+    times = paired({OURS: calls, _ONE_CORE: partial(on_one_core, calls)}, rounds=rounds)
+    yield Row(name, times, bars={_ONE_CORE: _CORES_BAR})
 
 
 def _compare(ours: Any, reference: Any, x: jax.Array) -> None:

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ferroket.distributed import cores
+
 
 def paired(
     contenders: Mapping[str, Callable[[], Any]], *, rounds: int = 9, warmup: int = 4, at_least: float = 0.1
@@ -40,3 +42,13 @@ def seconds(call: Callable[[], Any]) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
+
+
+def on_one_core(call: Callable[[], Any]) -> None:
+    """Calls a function while the process may use but the first of its cores."""
+    allowed = cores.allowed()
+    cores.bind(allowed[:1])
+    try:
+        call()
+    finally:
+        cores.bind(allowed)

@@ -1,0 +1,26 @@
+"""Benchmarks made of named cases, of which some can be chosen."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from ferroket import _lib
+from ferroket.bench.report import Row
+
+
+def run(found: Mapping[str, Callable[[str], Iterable[Row]]], *, cases: str, batch: int) -> list[Row]:
+    """Runs those that have a text in their names.
+
+    Args:
+        found: all there are, by name; each is called with its name.
+        cases: the text; upper and lower case are the same.
+        batch: the number of samples that the cases are for.
+
+    Raises:
+        ValueError: no case has such a name; the batch has no sample.
+    """
+    if batch < 1:
+        raise ValueError(f"batch is {batch}: a batch has at least 1 sample")
+    chosen = {name: case for name, case in found.items() if cases.lower() in name.lower()}
+    if not chosen:
+        raise ValueError(f"no case has {cases!r} in its name: there are {', '.join(found)}")
+    _lib.keep_freed_memory()  # as `fk.initialize()` does; NetKet's kernels profit as well
+    return [row for name, case in chosen.items() for row in case(name)]
