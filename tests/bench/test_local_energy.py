@@ -48,7 +48,9 @@ def test_the_bare_network_sees_what_matters_alone():
     setup = local_energy._Setup(hamiltonians.heisenberg((3, 3)), nk.models.RBM(), 5)
     x = np.asarray(setup.x)
     edges = setup.reference.hilbert.size * 2
-    neighbours = [(3 * i + j, other) for i in range(3) for j in range(3) for other in (3 * ((i + 1) % 3) + j, 3 * i + (j + 1) % 3)]
+    neighbours = [
+        (3 * i + j, other) for i in range(3) for j in range(3) for other in (3 * ((i + 1) % 3) + j, 3 * i + (j + 1) % 3)
+    ]
     assert len(neighbours) == edges
     expected = []
     for sample in x:

@@ -10,7 +10,7 @@ import pytest
 from netket.vqs.mc.kernels import local_value_kernel_jax
 
 import ferroket as fk
-from ferroket.local_energy import family, local_values, machine
+from ferroket.local_energy import family, local_values
 
 CHAIN = nk.graph.Chain(4)
 SPINS = nk.hilbert.Spin(0.5, 4)
@@ -135,27 +135,29 @@ def test_an_operator_that_a_program_meets_first() -> None:
         fk.disable()
 
 
-class Constant(fk.local_energy.Family):
-    """Local values that depend on nothing."""
+class Uniform(fk.local_energy.Family):
+    """ln ψ = field Σ n."""
 
-    name = "constant"
+    name = "uniform"
 
-    def __init__(self, value: float) -> None:
-        self.value = value
+    def __init__(self, field: float) -> None:
+        self.field = field
 
     def why_not(self, model: Any) -> str | None:
         return None if type(model) is nk.models.RBM else "it is no RBM"
 
-    def local_values(self, model: Any, variables: Any, form: Any, samples: jax.Array) -> jax.Array:
-        return jnp.full(len(samples), self.value)
+    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> fk.local_energy.Quadratic:
+        return fk.local_energy.Quadratic(jnp.full_like(step, self.field), jnp.zeros((step.size, step.size)))
 
 
 def test_families_of_one_class_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(family, "FAMILIES", list(family.FAMILIES))
     state = make_state(nk.models.RBM())
-    for value in (1.5, 2.5):
-        fk.local_energy.register(Constant(value))
-        np.testing.assert_array_equal(values(state, ISING, SPINS.all_states())[0], value)
+    x = SPINS.all_states()
+    for field in (0.5, -0.3):
+        fk.local_energy.register(Uniform(field))
+        expected = local_value_kernel_jax(lambda field, x: field * (x == -1).sum(axis=-1), field, x, ISING)
+        np.testing.assert_allclose(values(state, ISING, x)[0], expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("model", [nk.models.RBM(), nk.models.MLP(hidden_dims=(3,))], ids=["RBM", "MLP"])
@@ -196,8 +198,8 @@ def test_the_derivative_by_coefficients_is_chunked_too() -> None:
 def test_a_machine_without_a_function_of_the_samples() -> None:
     """ln ψ = Σ a σ, as the documents have it: no hidden units at all."""
     a = jnp.asarray([0.1, -0.2, 0.3, 0.4])
-    units = jnp.zeros((16, 0)), jnp.zeros((4, 0))
     form: Any = ISING._form
-    found = machine.local_values(form, jnp.asarray(SPINS.all_states()), machine.Machine(*units, -2 * a))
+    amplitudes = fk.local_energy.Machine(jnp.zeros(0), jnp.zeros((4, 0)), -2 * a)
+    found = amplitudes.local_values(form, jnp.asarray(SPINS.all_states()))
     expected = local_value_kernel_jax(lambda a, x: x @ a, a, jnp.asarray(SPINS.all_states()), ISING)
     np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -48,11 +48,11 @@ def known_values(state: Any, operator: Any, x: Any) -> jax.Array:
     return values_by(nk.vqs.get_local_kernel(state, operator), state._apply_fun, state.variables, x, operator)
 
 
-def compare(state: Any, operator: Any, x: Any) -> None:
+def compare(state: Any, operator: Any, x: Any, *, less_exact: float = 1) -> None:
     found = known_values(state, operator, x)
     expected = netkets_values(state._apply_fun, state.variables, x, operator)
     assert found.dtype == expected.dtype
-    tolerance = 3e-5 if is_single(state.variables) else 1e-12
+    tolerance = less_exact * (3e-5 if is_single(state.variables) else 1e-12)
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max(initial=0))
 
 
@@ -129,7 +129,8 @@ def test_products_that_overflow(name: str) -> None:
     # Two equal sites: to exchange them changes nothing, though each of them changes much.
     kernel = jnp.full((6, 600), 1.2, model.param_dtype).at[0].set(1.25)
     state.parameters = {"Dense": {"kernel": kernel}}
-    compare(state, operator, x)
+    # All 600 factors have the same error: a unit in the last place of cosh² 2.4 - sinh² 2.4.
+    compare(state, operator, x, less_exact=30)
 
 
 @pytest.mark.parametrize(("name", "sites"), [*(("RBM, complex", n) for n in (1, 31, 64, 70)), ("Jastrow", 70)])
@@ -212,7 +213,7 @@ def test_parameters_that_are_nan() -> None:
 
 def test_samples_outside_of_the_space() -> None:
     state, _, x = make(MODELS["RBM"], OPERATORS["Ising"])
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r"sample 2.*site 1.*3"):
+    with pytest.raises((jax.errors.JaxRuntimeError, ValueError), match=r"sample 2.*site 1.*3"):
         jax.block_until_ready(known_values(state, OPERATORS["Ising"], x.at[2, 1].set(3)))
 
 
@@ -281,12 +282,9 @@ class Products(fk.local_energy.Family):
     def why_not(self, model: Any) -> str | None:
         return None if type(model) is Product else "it is no Product"
 
-    def local_values(self, model: Any, variables: Any, form: Any, samples: Any) -> jax.Array:
+    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> fk.local_energy.Machine:
         a = variables["params"]["a"]
-        machine = fk.local_energy.Machine(
-            theta=jnp.zeros((len(samples), 0)), delta=jnp.zeros((len(a), 0)), bias=a * family.steps(form, a.dtype)
-        )
-        return fk.local_energy.machine.local_values(form, samples, machine)
+        return fk.local_energy.Machine(theta=jnp.zeros(0), delta=jnp.zeros((len(a), 0)), bias=a * step)
 
 
 def test_a_family_of_a_users_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ class ResCNN(nn.Module):
 
     shape: tuple[int, int]
     species: int = 1
-    features: int = 16
+    features: int = 8
     blocks: int = 2
 
     @nn.compact

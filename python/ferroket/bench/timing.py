@@ -21,7 +21,8 @@ def paired(
         contenders: functions by name, that return when their work is done (not when it is queued).
         rounds: how many turns each has.
         warmup: calls of each before anything is counted, for compilation and caches.
-        at_least: seconds of one turn; a faster function is called as often as that takes.
+        at_least: seconds of one turn; a faster function is called as often as that takes, and three times at least,
+            unless one call takes long.
 
     Returns:
         The median time of a call, in seconds, by name.
@@ -29,7 +30,7 @@ def paired(
     repeats = {}
     for name, call in contenders.items():
         fastest = min(seconds(call) for _ in range(max(warmup, 1)))
-        repeats[name] = max(3, round(at_least / max(fastest, 1e-9)))
+        repeats[name] = max(3 if fastest < 1 / 3 else 1, round(at_least / max(fastest, 1e-9)))
     measured: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, call in contenders.items():

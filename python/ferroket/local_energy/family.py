@@ -10,9 +10,9 @@ import netket.jax as nkjax
 import numpy as np
 from netket.vqs import MCState
 
-from ferroket.ffi import Attribute, known_local_values
 from ferroket.ffi.varying import align
 from ferroket.local_energy import any_network
+from ferroket.local_energy.amplitudes import Amplitudes
 from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.compiled import Form, Tables, Terms
 
@@ -23,8 +23,7 @@ DTYPES = tuple(np.dtype(dtype) for dtype in (np.float32, np.float64, np.complex6
 class Family(ABC):
     """Models of one kind, whose local values need no connected configurations.
 
-    A family of your own is a subclass, an instance of which is given to :func:`register`. Its ``local_values`` may use
-    a :class:`~ferroket.local_energy.machine.Machine`, or any function of JAX.
+    A family of your own is a subclass, an instance of which is given to :func:`register`.
     """
 
     name: str
@@ -38,17 +37,16 @@ class Family(ABC):
         """
 
     @abstractmethod
-    def local_values(self, model: Any, variables: Any, form: Terms, samples: jax.Array) -> jax.Array:
-        """The local values of samples ``(Ns, N)``, ``(Ns,)``, on one CPU device; this is traced.
+    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
+        """What ψ of the model is, up to a factor; this is traced.
 
-        Derivatives needn't exist: they are those of :func:`ferroket.local_energy.local_values`.
+        Args:
+            model: The model.
+            variables: Its variables.
+            first: The value of the first local state of each site, ``(N,)``.
+            step: What is added to it for the second one. Both are as precise as samples and parameters together.
         """
 
-
-_N_SAMPLES = 4096
-"""So many samples are evaluated at once if nobody says how many: what is kept of each takes memory."""
-_MIN_SAMPLES = 1024
-"""Chunks smaller than this would save little of it, and take time."""
 
 FAMILIES: list[Family] = []
 """Those there are; the first one that takes a model evaluates it."""
@@ -134,6 +132,7 @@ def local_values(
     """The local values of samples ``(Ns, N)``: as :func:`ferroket.local_energy.any_network.local_values`.
 
     If ``logpsi`` isn't ``vstate_logpsi``, the function that the family stands for, that is evaluated as any network.
+    Only then, where there are no CPUs, and for derivatives does ``chunk_size`` matter.
     """
     if vstate_logpsi is not None and logpsi != vstate_logpsi:
         return any_network.local_values(logpsi, variables, samples, operator, chunk_size=chunk_size)
@@ -154,13 +153,8 @@ def _forward(
     dtype = jnp.result_type(form.dtype, jax.eval_shape(logpsi, variables, sample).dtype)
 
     def on_cpu(variables: Any, form: Terms, samples: jax.Array) -> jax.Array:
-        of_chunk = nkjax.HashablePartial(family.local_values, model)
-        local = nkjax.apply_chunked(
-            of_chunk,
-            in_axes=(None, None, 0),
-            chunk_size=max(chunk_size or _N_SAMPLES, _MIN_SAMPLES),
-            axis_0_is_sharded=False,
-        )(variables, form, samples)
+        first, step = _local_states(form, jnp.result_type(samples, *jax.tree.leaves(variables)))
+        local = family.amplitudes(model, variables, first, step).local_values(form, samples)
         local = (local if jnp.issubdtype(dtype, jnp.complexfloating) else local.real).astype(dtype)
         # All parameters are part of every ψ(σ), and so of every ratio.
         finite = jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(variables)]).all()
@@ -173,24 +167,9 @@ def _forward(
     return jax.lax.platform_dependent(variables, form, samples, cpu=on_cpu, default=elsewhere)
 
 
-def of_amplitudes(
-    amplitudes: str, numbers: list[jax.Array], form: Terms, samples: jax.Array, **attributes: Attribute
-) -> jax.Array:
-    """The local values by a kernel in Rust; ``numbers`` are real, or all planes of complex numbers already."""
-    tables = map(jnp.asarray, form.tables)
-    return known_local_values(
-        form.family, amplitudes, samples, *tables, of_amplitudes=numbers, **form.attributes, **attributes
-    )
-
-
-def planes(numbers: jax.Array) -> jax.Array:
-    """Real and imaginary parts, or real numbers alone, along a new first dimension."""
-    is_complex = jnp.issubdtype(numbers.dtype, jnp.complexfloating)
-    return jnp.stack([numbers.real, numbers.imag]) if is_complex else numbers[None]
-
-
-def steps(form: Terms, dtype: Any) -> jax.Array:
-    """By how much the second local state of each site exceeds the first one, ``(N,)``."""
+def _local_states(form: Terms, dtype: Any) -> list[jax.Array]:
+    """The first local state of each site, and how much the second one exceeds it, ``(N,)`` of real numbers."""
     sites = form.sites
-    each = jnp.asarray(sites.steps, jnp.finfo(dtype).dtype)[sites.kind if sites.kind.size else 0]
-    return jnp.broadcast_to(each, (sites.n_sites,))
+    real = jnp.finfo(dtype).dtype
+    kind = sites.kind if sites.kind.size else np.zeros(sites.n_sites, np.int32)
+    return [jnp.asarray(of_kinds, real)[kind] for of_kinds in (sites.starts, sites.steps)]

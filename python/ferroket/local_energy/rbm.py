@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 import netket as nk
 
-from ferroket.local_energy.family import Family, almost, planes, register, steps
-from ferroket.local_energy.machine import Machine, local_values
-from ferroket.operator.compiled import Terms
+from ferroket.local_energy.amplitudes import Amplitudes, Machine
+from ferroket.local_energy.family import Family, almost, register
 
 
 def other_activation(model: Any) -> str | None:
@@ -29,19 +28,12 @@ def subclass(model: Any, cls: type) -> str | None:
     return f"it is no nk.models.{cls.__name__}"
 
 
-def linear(
-    layer: Mapping[str, jax.Array], bias: jax.Array | None, form: Terms, samples: jax.Array, precision: Any
-) -> Machine:
+def linear(layer: Mapping[str, jax.Array], bias: jax.Array | None, first: jax.Array, step: jax.Array) -> Machine:
     """The machine with θ = σ W + b and visible biases a."""
     kernel = layer["kernel"]
-    dtype = jnp.result_type(samples.dtype, kernel.dtype)
-    step = steps(form, dtype)
-    # Real and imaginary part by themselves: the samples are real.
-    parts = [jnp.dot(samples.astype(step.dtype), part, precision=precision) for part in planes(kernel.astype(dtype))]
-    theta = jax.lax.complex(*parts) if len(parts) == 2 else parts[0]  # noqa: PLR2004
-    delta = kernel * step[:, None]
+    theta = first @ kernel
     bias = jnp.zeros_like(kernel[:, 0]) if bias is None else bias
-    return Machine(theta + layer["bias"] if "bias" in layer else theta, delta, bias * step)
+    return Machine(theta + layer["bias"] if "bias" in layer else theta, kernel * step[:, None], bias * step)
 
 
 class RBM(Family):
@@ -53,11 +45,10 @@ class RBM(Family):
         """See :class:`Family`."""
         return subclass(model, nk.models.RBM) or other_activation(model)
 
-    def local_values(self, model: Any, variables: Any, form: Terms, samples: jax.Array) -> jax.Array:
+    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
         """See :class:`Family`."""
         params = variables["params"]
-        machine = linear(params["Dense"], params.get("visible_bias"), form, samples, model.precision)
-        return local_values(form, samples, machine)
+        return linear(params["Dense"], params.get("visible_bias"), first, step)
 
 
 register(RBM())

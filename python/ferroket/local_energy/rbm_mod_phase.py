@@ -6,10 +6,9 @@ import jax
 import netket as nk
 import numpy as np
 
+from ferroket.local_energy.amplitudes import Amplitudes, ModulusAndPhase
 from ferroket.local_energy.family import Family, almost, register
-from ferroket.local_energy.machine import local_values
 from ferroket.local_energy.rbm import linear, other_activation, subclass
-from ferroket.operator.compiled import Terms
 
 
 class RBMModPhase(Family):
@@ -24,13 +23,11 @@ class RBMModPhase(Family):
             return almost("its parameters are complex, and those of modulus and phase have to be real")
         return reason
 
-    def local_values(self, model: Any, variables: Any, form: Terms, samples: jax.Array) -> jax.Array:
+    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
         """See :class:`Family`."""
         params = variables["params"]
-        modulus, phase = (
-            linear(params[layer], None, form, samples, model.precision) for layer in ("Dense_0", "Dense_1")
-        )
-        return local_values(form, samples, modulus, phase)
+        modulus, phase = (linear(params[layer], None, first, step) for layer in ("Dense_0", "Dense_1"))
+        return ModulusAndPhase(modulus, phase)
 
 
 register(RBMModPhase())

@@ -6,10 +6,9 @@ import jax
 import jax.numpy as jnp
 import netket as nk
 
-from ferroket.local_energy.family import Family, register, steps
-from ferroket.local_energy.machine import Machine, local_values
+from ferroket.local_energy.amplitudes import Amplitudes, Machine
+from ferroket.local_energy.family import Family, register
 from ferroket.local_energy.rbm import other_activation, subclass
-from ferroket.operator.compiled import Terms
 
 
 class RBMMultiVal(Family):
@@ -21,26 +20,19 @@ class RBMMultiVal(Family):
         """See :class:`Family`."""
         return subclass(model, nk.models.RBMMultiVal) or other_activation(model)
 
-    def local_values(self, model: Any, variables: Any, form: Terms, samples: jax.Array) -> jax.Array:
+    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
         """See :class:`Family`."""
         params = variables["params"]["RBM"]
         kernel = params["Dense"]["kernel"]
         bias = params.get("visible_bias", jnp.zeros_like(kernel[:, 0]))
-
-        def inputs(samples: jax.Array) -> jax.Array:
-            of_sites = jax.nn.one_hot(samples, model.n_classes)
-            return of_sites.reshape(len(samples), -1).astype(jnp.result_type(of_sites, kernel))
-
-        # Row i has its second local state on site i alone.
-        first = jnp.asarray(form.sites.starts)[form.sites.kind if form.sites.kind.size else 0]
-        n_sites = samples.shape[-1]
-        states = first + jnp.stack([jnp.zeros(n_sites), *jnp.diag(steps(form, kernel.dtype))])
-        inputs_of_states = inputs(states.astype(samples.dtype))
-        changes = inputs_of_states[1:] - inputs_of_states[0]
-
-        theta = inputs(samples) @ kernel
+        # Row 0 has all first local states, row 1 + i the second one on site i alone.
+        states = first + jnp.stack([jnp.zeros_like(step), *jnp.diag(step)])
+        inputs = (states[..., None] == jnp.arange(model.n_classes)).reshape(len(states), -1)
+        inputs = inputs.astype(jnp.result_type(float, kernel))
+        changes = inputs[1:] - inputs[0]
+        theta = inputs[0] @ kernel
         theta = theta + params["Dense"]["bias"] if "bias" in params["Dense"] else theta
-        return local_values(form, samples, Machine(theta, changes @ kernel, changes @ bias))
+        return Machine(theta, changes @ kernel, changes @ bias)
 
 
 register(RBMMultiVal())

@@ -7,10 +7,9 @@ import jax.numpy as jnp
 import netket as nk
 import numpy as np
 
+from ferroket.local_energy.amplitudes import Amplitudes
 from ferroket.local_energy.family import Family, register
-from ferroket.local_energy.machine import local_values
 from ferroket.local_energy.rbm import linear, other_activation, subclass
-from ferroket.operator.compiled import Terms
 
 
 class RBMSymm(Family):
@@ -22,7 +21,7 @@ class RBMSymm(Family):
         """See :class:`Family`."""
         return subclass(model, nk.models.RBMSymm) or other_activation(model)
 
-    def local_values(self, model: Any, variables: Any, form: Terms, samples: jax.Array) -> jax.Array:
+    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
         """See :class:`Family`."""
         params = variables["params"]
         symmetries = np.asarray(model.symmetries)
@@ -32,8 +31,8 @@ class RBMSymm(Family):
         if "bias" in params["Dense"]:
             layer["bias"] = jnp.repeat(params["Dense"]["bias"], len(symmetries))
         bias = params.get("visible_bias")
-        bias = None if bias is None else jnp.broadcast_to(bias, samples.shape[-1:])
-        return local_values(form, samples, linear(layer, bias, form, samples, model.precision))
+        bias = None if bias is None else jnp.broadcast_to(bias, first.shape)
+        return linear(layer, bias, first, step)
 
 
 register(RBMSymm())

@@ -5,7 +5,8 @@
 
 use crate::Error;
 use crate::error::check;
-use crate::planes::{Algebra, Real, complex};
+use crate::local_states::LocalIndex;
+use crate::planes::{Algebra, Changed, MULTIPLE, Real, complex, planes, planes_mut, sum_rows};
 use crate::ratios::{Ratios, TOGETHER};
 use crate::terms::BLOCK;
 use num_complex::Complex;
@@ -15,17 +16,21 @@ use std::marker::PhantomData;
 /// How ln ψ changes if sites go from their first to their second local state, in planes of real numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct Jastrow<'a, T> {
-    /// `d_i (Sσ)_i` for each sample, `(planes, samples, sites)`.
+    /// `d_i (Sσ)_i` where all sites have their first local state, `(planes, columns)`.
     pub fields: &'a [T],
-    /// `d_i S_ij d_j`, `(planes, sites, sites)`.
+    /// `d_i S_ij d_j`, `(planes, sites, columns)`.
     pub pairs: &'a [T],
+    /// As many as there are sites, and some more, for a [`MULTIPLE`].
+    pub columns: usize,
 }
 
 /// The [`Jastrow`] amplitudes of some samples, whose numbers are those of `A`, of `P` planes.
 #[derive(Debug, Clone)]
 pub struct Amplitudes<'a, T, A, const P: usize> {
     tables: Jastrow<'a, T>,
-    sites: usize,
+    changed: Changed,
+    /// `d_i (Sσ)_i` of the samples, `(planes, samples, columns)`.
+    fields: Vec<T>,
     algebra: PhantomData<A>,
 }
 
@@ -39,19 +44,22 @@ pub struct Change {
 }
 
 impl<'a, T: Real, A, const P: usize> Amplitudes<'a, T, A, P> {
-    /// Checks the tables.
-    pub fn new(tables: Jastrow<'a, T>, samples: usize, sites: usize) -> Result<Self, Error> {
-        let Jastrow { fields, pairs } = tables;
-        check(fields.len() == P * samples * sites, || {
+    /// Checks the tables. At no samples.
+    pub fn new(tables: Jastrow<'a, T>, sites: usize) -> Result<Self, Error> {
+        let Jastrow { fields, pairs, columns } = tables;
+        check(columns % MULTIPLE == 0 && columns >= sites, || {
+            format!("there are {columns} columns, but must be a multiple of {MULTIPLE}, and at least {sites}")
+        })?;
+        check(fields.len() == P * columns, || {
+            format!("`fields` has {} numbers, but must have {P} for each of {columns} columns", fields.len())
+        })?;
+        check(pairs.len() == P * sites * columns, || {
             format!(
-                "`fields` has {} numbers, but must have {P} for each of {samples} samples and {sites} sites",
-                fields.len()
+                "`pairs` has {} numbers, but must have {P} for each of {sites} sites and {columns} columns",
+                pairs.len()
             )
         })?;
-        check(pairs.len() == P * sites * sites, || {
-            format!("`pairs` has {} numbers, but must have {P} for each two of {sites} sites", pairs.len())
-        })?;
-        Ok(Self { tables, sites, algebra: PhantomData })
+        Ok(Self { tables, changed: Changed::default(), fields: Vec::new(), algebra: PhantomData })
     }
 }
 
@@ -71,12 +79,23 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
     }
 
     #[inline(always)]
+    fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], samples: usize) {
+        let Jastrow { fields, pairs, columns } = self.tables;
+        self.changed.set(indices, samples);
+        self.fields.resize(P * samples * columns, T::default());
+        let sums = planes_mut::<T, P>(&mut self.fields).into_iter();
+        for ((sums, first), pairs) in sums.zip(planes::<T, P>(fields)).zip(planes::<T, P>(pairs)) {
+            sum_rows(simd, first, pairs, &self.changed, sums);
+        }
+    }
+
+    #[inline(always)]
     fn prepare<S: Simd>(&self, _: S, change: &mut Change, sites: &[usize], opposite: &[bool]) {
         change.sites.clear();
         change.of_pairs = Complex::default();
         for (&site, back) in sites.iter().zip([false].into_iter().chain(opposite.iter().copied())) {
             for &(other, other_back) in &change.sites {
-                let pair = at::<T, P>(self.tables.pairs, other * self.sites + site);
+                let pair = at::<T, P>(self.tables.pairs, other * self.tables.columns + site);
                 change.of_pairs += if back == other_back { pair } else { -pair };
             }
             change.sites.push((site, back));
@@ -96,7 +115,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
         for ((ratio, sample), reversed) in ratios.iter_mut().zip(samples).zip(reversed).take(n) {
             let mut log = change.of_pairs;
             for &(site, back) in &change.sites {
-                let field = at::<T, P>(self.tables.fields, sample * self.sites + site);
+                let field = at::<T, P>(&self.fields, sample * self.tables.columns + site);
                 log += if back == reversed { field } else { -field };
             }
             *ratio = A::exponential(log);

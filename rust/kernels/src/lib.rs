@@ -11,6 +11,7 @@ pub mod distinct;
 pub mod element;
 pub mod elements;
 pub mod error;
+pub mod functions;
 pub mod ising;
 pub mod jastrow;
 pub mod limits;

@@ -1,5 +1,7 @@
 //! Numbers as planes of vectors: of complex numbers all real parts, and then all imaginary parts.
 
+use crate::functions::Functions;
+use crate::local_states::LocalIndex;
 use crate::ratios::Ratio;
 use bytemuck::Pod;
 use num_complex::Complex;
@@ -8,8 +10,11 @@ use std::array::from_fn;
 use std::fmt::Debug;
 use std::ops::Neg;
 
+/// The rows of tables have a multiple of so many numbers: as many as there are in the longest vector.
+pub const MULTIPLE: usize = 16;
+
 /// Real numbers that tables consist of.
-pub trait Real: Pod + Default + PartialEq + Neg<Output = Self> + Debug + Into<f64> + Send + Sync {
+pub trait Real: Functions + Pod + Default + PartialEq + Neg<Output = Self> + Debug + Into<f64> + Send + Sync {
     /// As many as a register of the processor holds.
     type Vector<S: Simd>: Pod + Debug;
 
@@ -29,6 +34,9 @@ pub trait Real: Pod + Default + PartialEq + Neg<Output = Self> + Debug + Into<f6
     /// `number` in all places.
     fn splat<S: Simd>(simd: S, number: Self) -> Self::Vector<S>;
 
+    /// `a + b`.
+    fn plus<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+
     /// `a * b`.
     fn times<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
 
@@ -46,7 +54,7 @@ pub trait Real: Pod + Default + PartialEq + Neg<Output = Self> + Debug + Into<f6
 }
 
 macro_rules! reals {
-    ($($t:ident, $vector:ident, $splat:ident, $mul:ident, $mul_add:ident, $neg:ident, $xor:ident, $product:ident: $narrow:literal, $range:literal;)+) => {$(
+    ($($t:ident, $vector:ident, $splat:ident, $add:ident, $mul:ident, $mul_add:ident, $neg:ident, $xor:ident, $product:ident: $narrow:literal, $range:literal;)+) => {$(
         impl Real for $t {
             type Vector<S: Simd> = S::$vector;
 
@@ -62,6 +70,11 @@ macro_rules! reals {
             #[inline(always)]
             fn splat<S: Simd>(simd: S, number: Self) -> S::$vector {
                 simd.$splat(number)
+            }
+
+            #[inline(always)]
+            fn plus<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$add(a, b)
             }
 
             #[inline(always)]
@@ -93,8 +106,8 @@ macro_rules! reals {
 }
 
 reals! {
-    f32, f32s, splat_f32s, mul_f32s, mul_add_e_f32s, neg_f32s, xor_f32s, reduce_product_f32s: 2.5, 70.0;
-    f64, f64s, splat_f64s, mul_f64s, mul_add_e_f64s, neg_f64s, xor_f64s, reduce_product_f64s: 5.0, 600.0;
+    f32, f32s, splat_f32s, add_f32s, mul_f32s, mul_add_e_f32s, neg_f32s, xor_f32s, reduce_product_f32s: 2.5, 70.0;
+    f64, f64s, splat_f64s, add_f64s, mul_f64s, mul_add_e_f64s, neg_f64s, xor_f64s, reduce_product_f64s: 5.0, 600.0;
 }
 
 /// Vectors of numbers of `P` planes.
@@ -127,6 +140,12 @@ pub trait Algebra<const P: usize>: Copy + Debug + Send + Sync {
 
     /// cosh and sinh of a number.
     fn cosh_sinh(number: [f64; P]) -> [[f64; P]; 2];
+
+    /// tanh of many numbers.
+    fn tanh_of<T: Real>(numbers: [&[T]; P], tanh: [&mut [T]; P]);
+
+    /// cosh and sinh of many numbers.
+    fn cosh_sinh_of<T: Real>(numbers: [&[T]; P], cosh: [&mut [T]; P], sinh: [&mut [T]; P]);
 
     /// The ln of a number, as a summand of ln ψ.
     fn log(number: [f64; P]) -> Complex<f64>;
@@ -199,6 +218,20 @@ impl Algebra<1> for Reals {
         [[number.cosh()], [number.sinh()]]
     }
 
+    #[inline(always)]
+    fn tanh_of<T: Real>([numbers]: [&[T]; 1], [tanh]: [&mut [T]; 1]) {
+        for (tanh, &number) in tanh.iter_mut().zip(numbers) {
+            *tanh = T::tanh(number);
+        }
+    }
+
+    #[inline(always)]
+    fn cosh_sinh_of<T: Real>([numbers]: [&[T]; 1], [cosh]: [&mut [T]; 1], [sinh]: [&mut [T]; 1]) {
+        for ((cosh, sinh), &number) in cosh.iter_mut().zip(sinh).zip(numbers) {
+            (*cosh, *sinh) = T::cosh_sinh(number);
+        }
+    }
+
     fn log([number]: [f64; 1]) -> Complex<f64> {
         Complex::new(number, 0.0).ln()
     }
@@ -257,6 +290,37 @@ impl Algebra<2> for Complexes {
         [z.cosh(), z.sinh()].map(|z| [z.re, z.im])
     }
 
+    #[inline(always)]
+    fn tanh_of<T: Real>([re, im]: [&[T]; 2], [tanh, tanh_im]: [&mut [T]; 2]) {
+        let numbers = re.iter().zip(im);
+        let results = tanh.iter_mut().zip(tanh_im);
+        if within_angles(im) {
+            for ((tanh, tanh_im), (&x, &y)) in results.zip(numbers) {
+                [*tanh, *tanh_im] = T::complex_tanh(x, T::sin_cos(y));
+            }
+        } else {
+            for ((tanh, tanh_im), (&x, &y)) in results.zip(numbers) {
+                [*tanh, *tanh_im] = T::complex_tanh(x, T::sin_cos_of_any(y));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn cosh_sinh_of<T: Real>([re, im]: [&[T]; 2], cosh: [&mut [T]; 2], sinh: [&mut [T]; 2]) {
+        let ([cosh, cosh_im], [sinh, sinh_im]) = (cosh, sinh);
+        let numbers = re.iter().zip(im);
+        let results = cosh.iter_mut().zip(cosh_im).zip(sinh.iter_mut().zip(sinh_im));
+        if within_angles(im) {
+            for (((cosh, cosh_im), (sinh, sinh_im)), (&x, &y)) in results.zip(numbers) {
+                [[*cosh, *cosh_im], [*sinh, *sinh_im]] = T::complex_cosh_sinh(x, T::sin_cos(y));
+            }
+        } else {
+            for (((cosh, cosh_im), (sinh, sinh_im)), (&x, &y)) in results.zip(numbers) {
+                [[*cosh, *cosh_im], [*sinh, *sinh_im]] = T::complex_cosh_sinh(x, T::sin_cos_of_any(y));
+            }
+        }
+    }
+
     fn log([re, im]: [f64; 2]) -> Complex<f64> {
         Complex::new(re, im).ln()
     }
@@ -301,6 +365,18 @@ impl Algebra<2> for Pairs {
     }
 
     #[inline(always)]
+    fn tanh_of<T: Real>([a, b]: [&[T]; 2], [tanh_a, tanh_b]: [&mut [T]; 2]) {
+        Reals::tanh_of([a], [tanh_a]);
+        Reals::tanh_of([b], [tanh_b]);
+    }
+
+    #[inline(always)]
+    fn cosh_sinh_of<T: Real>([a, b]: [&[T]; 2], [cosh_a, cosh_b]: [&mut [T]; 2], [sinh_a, sinh_b]: [&mut [T]; 2]) {
+        Reals::cosh_sinh_of([a], [cosh_a], [sinh_a]);
+        Reals::cosh_sinh_of([b], [cosh_b], [sinh_b]);
+    }
+
+    #[inline(always)]
     fn log([re, im]: [f64; 2]) -> Complex<f64> {
         Complex::new(re.ln(), im.ln())
     }
@@ -320,12 +396,103 @@ impl Algebra<2> for Pairs {
     }
 }
 
+/// Whether vector code may take the sines of all these.
+#[inline(always)]
+fn within_angles<T: Real>(numbers: &[T]) -> bool {
+    numbers.iter().fold(true, |within, &number| within & T::ANGLES.contains(&number.into()))
+}
+
 fn real_log_cosh(number: f64) -> f64 {
     number.abs() + (-2.0 * number.abs()).exp().ln_1p() - std::f64::consts::LN_2
+}
+
+/// A table plane by plane.
+#[inline(always)]
+pub(crate) fn planes<T, const P: usize>(table: &[T]) -> [&[T]; P] {
+    let len = table.len() / P;
+    from_fn(|plane| &table[plane * len..][..len])
+}
+
+/// Alike, to write.
+#[inline(always)]
+pub(crate) fn planes_mut<T, const P: usize>(mut table: &mut [T]) -> [&mut [T]; P] {
+    let len = table.len() / P;
+    from_fn(|_| table.split_off_mut(..len).expect("a plane of the table"))
 }
 
 /// The complex number with these planes.
 #[inline(always)]
 pub(crate) fn complex<const P: usize>(planes: [f64; P]) -> Complex<f64> {
     Complex::new(planes[0], planes.get(1).copied().unwrap_or_default())
+}
+
+/// The sites that have their second local state, sample by sample.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Changed {
+    sites: Vec<u32>,
+    /// Where each sample's end.
+    ends: Vec<usize>,
+}
+
+impl Changed {
+    /// Makes it that of samples of local indices 0 and 1, `(samples, sites)`.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, indices: &[LocalIndex], samples: usize) {
+        let sites = indices.len() / samples.max(1);
+        // Each site is written, and the next one over it unless that has changed: no branch is guessed wrong.
+        self.sites.resize(indices.len() + 1, 0);
+        self.ends.clear();
+        let mut end = 0;
+        for sample in 0..samples {
+            for (site, &index) in indices[sample * sites..][..sites].iter().enumerate() {
+                self.sites[end] = site as u32;
+                end += usize::from(index);
+            }
+            self.ends.push(end);
+        }
+    }
+}
+
+/// For each sample the sum of `first` and of those rows of a table `(sites, numbers)` whose sites have changed.
+#[inline(always)]
+pub(crate) fn sum_rows<T: Real, S: Simd>(simd: S, first: &[T], table: &[T], changed: &Changed, sums: &mut [T]) {
+    let first: &[T::Vector<S>] = bytemuck::cast_slice(first);
+    let table: &[T::Vector<S>] = bytemuck::cast_slice(table);
+    let sums: &mut [T::Vector<S>] = bytemuck::cast_slice_mut(sums);
+    // So few columns that the rows stay in the first-level cache, and the sums in registers.
+    let mut column = 0;
+    while column + 4 <= first.len() {
+        sum_columns::<T, S, 4>(simd, column, first, table, changed, sums);
+        column += 4;
+    }
+    while column < first.len() {
+        sum_columns::<T, S, 1>(simd, column, first, table, changed, sums);
+        column += 1;
+    }
+}
+
+/// What [`sum_rows`] does, for `N` vectors of each sum.
+#[inline(always)]
+fn sum_columns<T: Real, S: Simd, const N: usize>(
+    simd: S,
+    column: usize,
+    first: &[T::Vector<S>],
+    table: &[T::Vector<S>],
+    changed: &Changed,
+    sums: &mut [T::Vector<S>],
+) {
+    let len = first.len();
+    let mut start = 0;
+    for (&end, sums) in changed.ends.iter().zip(sums.chunks_exact_mut(len)) {
+        let mut sum = [T::splat(simd, T::default()); N];
+        sum.copy_from_slice(&first[column..][..N]);
+        for &site in &changed.sites[start..end] {
+            let row = &table[site as usize * len + column..][..N];
+            for (sum, &number) in sum.iter_mut().zip(row) {
+                *sum = T::plus(simd, *sum, number);
+            }
+        }
+        sums[column..][..N].copy_from_slice(&sum);
+        start = end;
+    }
 }

@@ -57,11 +57,14 @@ pub trait Ratios {
     /// Of so many samples the numbers stay in the first-level cache.
     fn cached(&self) -> usize;
 
+    /// Sets the samples, as local indices.
+    fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], samples: usize);
+
     /// Sets how σ' differs: the first one of `sites` goes from its first to its second state, and those of the others that
     /// are `opposite` go the other way.
     fn prepare<S: Simd>(&self, simd: S, change: &mut Self::Change, sites: &[usize], opposite: &[bool]);
 
-    /// The ratios of `n` samples, of which there are more to fill the array up. At those that are `reversed` all sites go the
+    /// The ratios of `n` of the samples, of which there are more to fill the array up. At those that are `reversed` all sites go the
     /// other way.
     fn ratios<S: Simd>(
         &self,
@@ -73,20 +76,18 @@ pub trait Ratios {
     ) -> [Self::Ratio; TOGETHER];
 }
 
-/// The local values Σ ⟨σ|O|σ'⟩ ψ(σ') / ψ(σ) of up to [`crate::terms::BLOCK`] samples σ, given as local indices. `first` is
-/// the number that the first one has for `ratios`.
+/// The local values Σ ⟨σ|O|σ'⟩ ψ(σ') / ψ(σ) of up to [`crate::terms::BLOCK`] samples σ, given as local indices.
 pub fn local_values<V: Weight, R: Ratios>(
     terms: &Terms,
     values: &[V],
     indices: &[LocalIndex],
-    ratios: R,
-    first: usize,
+    ratios: &mut R,
     local: &mut [Complex<f64>],
 ) {
     local.fill(Complex::default());
     let prepared = || Prepared { change: R::Change::default(), wanted: Vec::with_capacity(BLOCK), visited: 0 };
     let changes = (0..CHANGES).map(|_| prepared()).collect();
-    let sums = Sums { ratios, first, local, opposite: Vec::new(), changes, prepared: 0 };
+    let sums = Sums { ratios, local, opposite: Vec::new(), changes, prepared: 0 };
     Arch::new().dispatch(Work { terms, values, indices, sums });
 }
 
@@ -108,6 +109,7 @@ impl<V: Weight, R: Ratios> WithSimd for Work<'_, V, R> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { terms, values, indices, mut sums } = self;
         let samples = sums.local.len();
+        sums.ratios.visit(simd, indices, samples);
         terms.for_each_group(
             values,
             indices,
@@ -139,8 +141,7 @@ struct Wanted<V> {
 
 /// The local values of some samples, in the making.
 struct Sums<'a, V, R: Ratios> {
-    ratios: R,
-    first: usize,
+    ratios: &'a mut R,
     local: &'a mut [Complex<f64>],
     opposite: Vec<bool>,
     changes: Vec<Prepared<R::Change, V>>,
@@ -205,7 +206,7 @@ impl<V: Weight, R: Ratios> Sums<'_, V, R> {
                     let (mut samples, mut reversed) = ([0; TOGETHER], [false; TOGETHER]);
                     for place in 0..TOGETHER {
                         let wanted = wanted[place.min(wanted.len() - 1)];
-                        samples[place] = self.first + usize::from(wanted.lane);
+                        samples[place] = usize::from(wanted.lane);
                         reversed[place] = wanted.reversed;
                     }
                     let ratios = self.ratios.ratios(simd, &prepared.change, wanted.len(), samples, reversed);
@@ -230,8 +231,8 @@ mod tests {
     use super::*;
     use crate::jastrow::{self, Jastrow};
     use crate::local_states::Sites;
-    use crate::planes::{Algebra, Complexes, Pairs, Real, Reals, complex};
-    use crate::rbm::{self, Hidden, Machine, Rbm, UNITS};
+    use crate::planes::{Algebra, Complexes, MULTIPLE, Pairs, Real, Reals, complex};
+    use crate::rbm::{self, Machine, Rbm};
     use crate::terms::TermTables;
     use crate::testing::{SPIN, random_samples};
     use proptest::prelude::*;
@@ -310,11 +311,11 @@ mod tests {
             }
         }
 
-        fn local_values<R: Ratios>(&self, samples: &[Vec<LocalIndex>], ratios: impl Fn() -> R) -> Vec<Complex<f64>> {
+        fn local_values(&self, samples: &[Vec<LocalIndex>], mut ratios: impl Ratios) -> Vec<Complex<f64>> {
             let mut local = vec![Complex::new(7.0, 7.0); samples.len()];
             let terms = self.terms();
-            for (block, (samples, local)) in samples.chunks(BLOCK).zip(local.chunks_mut(BLOCK)).enumerate() {
-                super::local_values(&terms, &self.values, &samples.concat(), ratios(), block * BLOCK, local);
+            for (samples, local) in samples.chunks(BLOCK).zip(local.chunks_mut(BLOCK)) {
+                super::local_values(&terms, &self.values, &samples.concat(), &mut ratios, local);
             }
             local
         }
@@ -355,7 +356,7 @@ mod tests {
         units: usize,
         scale: f64,
         tolerance: f64,
-        (log_cosh, tanh): (impl Fn([f64; P]) -> Complex<f64>, impl Fn([f64; P]) -> [f64; P]),
+        log_cosh: impl Fn([f64; P]) -> Complex<f64>,
     ) {
         let sites = operator.sites.len();
         let weights = random::<T, P>(rng, sites * units, scale);
@@ -370,23 +371,21 @@ mod tests {
         };
 
         // Units that there are not have θ = δ = 0.
-        let padded = units.next_multiple_of(UNITS);
+        let padded = units.next_multiple_of(MULTIPLE);
         let of_unit = |place: usize, number: &dyn Fn(usize, usize) -> [f64; P]| {
             if place % padded < units { number(place / padded, place % padded) } else { [0.0; P] }
         };
-        let thetas = |place| of_unit(place, &|sample, unit| theta(&samples[sample], unit));
-        let deltas = |place| of_unit(place, &|site, unit| weights[site * units + unit].map(|w| -2.0 * w));
+        let first = vec![0; sites];
         let tables = [
-            planes::<T, P>(samples.len() * padded, thetas),
-            planes::<T, P>(samples.len() * padded, |place| tanh(thetas(place))),
-            planes::<T, P>(sites * padded, deltas),
-            planes::<T, P>(sites * padded, |place| A::cosh_sinh(deltas(place))[0]),
-            planes::<T, P>(sites * padded, |place| A::cosh_sinh(deltas(place))[1]),
+            planes::<T, P>(padded, |place| of_unit(place, &|_, unit| theta(&first, unit))),
+            planes::<T, P>(sites * padded, |place| {
+                of_unit(place, &|site, unit| weights[site * units + unit].map(|w| -2.0 * w))
+            }),
             planes::<T, P>(sites, |site| visible[site].map(|a| -2.0 * a)),
         ];
-        let [theta, tanh, delta, cosh, sinh, bias] = tables.each_ref().map(|table| &table[..]);
-        let machine = Machine::<T, A, P>::new(Rbm { delta, cosh, sinh, bias, units: padded }, sites).expect("tables");
-        let found = operator.local_values(samples, || rbm::Amplitudes::new(&machine, Hidden { theta, tanh }));
+        let [theta, delta, bias] = tables.each_ref().map(|table| &table[..]);
+        let machine = Machine::<T, A, P>::new(Rbm { theta, delta, bias, units: padded }, sites).expect("tables");
+        let found = operator.local_values(samples, rbm::Amplitudes::new(&machine));
         operator.compare(samples, &found, tolerance, log_psi);
     }
 
@@ -405,15 +404,16 @@ mod tests {
             let pairs = (0..sites).flat_map(|i| (0..i).map(move |j| (i, j)));
             complex(sum(pairs.map(|(i, j)| pair(i, j).map(|w| w * value(sample[i]) * value(sample[j])))))
         };
-        let fields = planes::<T, P>(samples.len() * sites, |place| {
-            let (sample, i) = (&samples[place / sites], place % sites);
-            sum((0..sites).map(|j| pair(i, j).map(|w| -2.0 * w * value(sample[j]))))
-        });
-        let pairs = planes::<T, P>(sites * sites, |place| pair(place / sites, place % sites).map(|w| 4.0 * w));
-        let amplitudes =
-            jastrow::Amplitudes::<T, A, P>::new(Jastrow { fields: &fields, pairs: &pairs }, samples.len(), sites);
-        let amplitudes = amplitudes.expect("tables");
-        operator.compare(samples, &operator.local_values(samples, || amplitudes.clone()), tolerance, log_psi);
+        let columns = sites.next_multiple_of(MULTIPLE);
+        let of_column = |place: usize, number: &dyn Fn(usize, usize) -> [f64; P]| {
+            if place % columns < sites { number(place / columns, place % columns) } else { [0.0; P] }
+        };
+        let field = |i: usize| sum((0..sites).map(|j| pair(i, j).map(|w| -2.0 * w)));
+        let fields = planes::<T, P>(columns, |place| of_column(place, &|_, i| field(i)));
+        let pairs = planes::<T, P>(sites * columns, |place| of_column(place, &|i, j| pair(i, j).map(|w| 4.0 * w)));
+        let tables = Jastrow { fields: &fields, pairs: &pairs, columns };
+        let amplitudes = jastrow::Amplitudes::<T, A, P>::new(tables, sites).expect("tables");
+        operator.compare(samples, &operator.local_values(samples, amplitudes), tolerance, log_psi);
     }
 
     proptest! {
@@ -427,15 +427,9 @@ mod tests {
             let rng = &mut StdRng::seed_from_u64(seed);
             let operator = Operator::random(rng, sites, groups);
             let samples = random_samples(rng, &operator.sites, samples);
-            let real = (|[x]: [f64; 1]| log_cosh(x.into()), |[x]: [f64; 1]| [x.tanh()]);
-            let complex = (
-                |[x, y]: [f64; 2]| log_cosh(Complex::new(x, y)),
-                |[x, y]: [f64; 2]| { let tanh = Complex::new(x, y).tanh(); [tanh.re, tanh.im] },
-            );
-            let pair = (
-                |[x, y]: [f64; 2]| Complex::new(log_cosh(x.into()).re, log_cosh(y.into()).re),
-                |numbers: [f64; 2]| numbers.map(f64::tanh),
-            );
+            let real = |[x]: [f64; 1]| log_cosh(x.into());
+            let complex = |[x, y]: [f64; 2]| log_cosh(Complex::new(x, y));
+            let pair = |[x, y]: [f64; 2]| Complex::new(log_cosh(x.into()).re, log_cosh(y.into()).re);
             // The angles of complex amplitudes are as large as their logarithms, and as inexact.
             let large = (1 + units) as f64 * scale.max(1.0);
             let (single, double) = (2e-6 * large, 1e-14 * large * 40.0);
@@ -456,16 +450,20 @@ mod tests {
     #[test]
     fn tables_of_the_wrong_length() {
         let (right, one) = ([0.0; 16], [0.0; 1]);
-        let rbm = Rbm { delta: &right, cosh: &right, sinh: &right, bias: &one, units: 16 };
+        let rbm = Rbm { theta: &right, delta: &right, bias: &one, units: 16 };
         let message = |rbm| Machine::<f64, Reals, 1>::new(rbm, 1).expect_err("wrong tables").to_string();
         assert!(Machine::<f64, Reals, 1>::new(rbm, 1).is_ok());
         assert!(message(Rbm { units: 15, ..rbm }).contains("15 hidden units"));
-        assert!(message(Rbm { cosh: &right[1..], ..rbm }).contains("`cosh` has 15 numbers"));
+        assert!(message(Rbm { theta: &right[1..], ..rbm }).contains("`theta` has 15 numbers"));
+        assert!(message(Rbm { delta: &right[1..], ..rbm }).contains("`delta` has 15 numbers"));
         assert!(message(Rbm { bias: &right, ..rbm }).contains("`bias` has 16 numbers"));
-        let message = |jastrow, samples| {
-            jastrow::Amplitudes::<f64, Reals, 1>::new(jastrow, samples, 1).expect_err("wrong tables").to_string()
-        };
-        assert!(message(Jastrow { fields: &one, pairs: &one }, 2).contains("`fields` has 1 numbers"));
-        assert!(message(Jastrow { fields: &one, pairs: &right }, 1).contains("`pairs` has 16 numbers"));
+        let jastrow = Jastrow { fields: &right, pairs: &right, columns: 16 };
+        let message =
+            |jastrow| jastrow::Amplitudes::<f64, Reals, 1>::new(jastrow, 1).expect_err("wrong tables").to_string();
+        assert!(jastrow::Amplitudes::<f64, Reals, 1>::new(jastrow, 1).is_ok());
+        assert!(message(Jastrow { columns: 15, ..jastrow }).contains("15 columns"));
+        assert!(message(Jastrow { columns: 0, ..jastrow }).contains("0 columns"));
+        assert!(message(Jastrow { fields: &one, ..jastrow }).contains("`fields` has 1 numbers"));
+        assert!(message(Jastrow { pairs: &one, ..jastrow }).contains("`pairs` has 1 numbers"));
     }
 }

@@ -17,38 +17,26 @@
 
 use crate::Error;
 use crate::error::check;
-use crate::planes::{Algebra, Planes, Real, complex};
+use crate::local_states::LocalIndex;
+use crate::planes::{Algebra, Changed, MULTIPLE, Planes, Real, complex, planes, planes_mut, sum_rows};
 use crate::ratios::{Ratios, TOGETHER};
 use crate::terms::BLOCK;
+use aligned_vec::AVec;
 use num_complex::Complex;
-use pulp::Simd;
+use pulp::{Arch, Simd};
 use std::marker::PhantomData;
 
-/// Hidden units come in a multiple of this, which is as many as there are in the longest vector.
-pub const UNITS: usize = 16;
-
-/// A machine on sites with two local states each, as its tables.
+/// A machine on sites with two local states each.
 #[derive(Debug, Clone, Copy)]
 pub struct Rbm<'a, T> {
+    /// θ where all sites have their first local state, `(planes, units)`.
+    pub theta: &'a [T],
     /// How much θ changes if a site goes from its first to its second local state, `(planes, sites, units)`.
     pub delta: &'a [T],
-    /// The cosh of those, alike.
-    pub cosh: &'a [T],
-    /// Their sinh.
-    pub sinh: &'a [T],
     /// How much Σ a σ changes, `(planes, sites)`.
     pub bias: &'a [T],
-    /// How many hidden units there are, a multiple of [`UNITS`]: those that are too many have δ = 0.
+    /// How many hidden units there are, a [`MULTIPLE`]: those that are too many have δ = 0.
     pub units: usize,
-}
-
-/// The state of the hidden units for some samples.
-#[derive(Debug, Clone, Copy)]
-pub struct Hidden<'a, T> {
-    /// θ, `(planes, samples, units)`.
-    pub theta: &'a [T],
-    /// tanh θ, alike.
-    pub tanh: &'a [T],
 }
 
 /// A [`Rbm`] that was checked, whose numbers are those of `A`, of `P` planes.
@@ -56,6 +44,8 @@ pub struct Hidden<'a, T> {
 pub struct Machine<'a, T, A, const P: usize> {
     tables: Rbm<'a, T>,
     sites: usize,
+    /// cosh δ and sinh δ, as δ is given.
+    cosh_sinh: [AVec<T>; 2],
     /// The |Re δ| of each site.
     extents: Vec<Extent>,
     algebra: PhantomData<A>,
@@ -66,7 +56,7 @@ pub struct Machine<'a, T, A, const P: usize> {
 struct Extent {
     largest: f64,
     /// The sums over the units whose places in a vector may be the same.
-    sums: [f64; UNITS],
+    sums: [f64; MULTIPLE],
 }
 
 impl Extent {
@@ -75,7 +65,7 @@ impl Extent {
         for (unit, &delta) in deltas.iter().enumerate() {
             let part = delta.into().abs();
             extent.largest = extent.largest.max(part);
-            extent.sums[unit % UNITS] += part;
+            extent.sums[unit % MULTIPLE] += part;
         }
         extent
     }
@@ -106,38 +96,57 @@ impl Extent {
 impl<'a, T: Real, A: Algebra<P>, const P: usize> Machine<'a, T, A, P> {
     /// Checks the tables.
     pub fn new(tables: Rbm<'a, T>, sites: usize) -> Result<Self, Error> {
-        let Rbm { delta, cosh, sinh, bias, units } = tables;
-        check(units % UNITS == 0, || format!("there are {units} hidden units, but must be a multiple of {UNITS}"))?;
-        for (name, table) in [("delta", delta), ("cosh", cosh), ("sinh", sinh)] {
-            check(table.len() == P * sites * units, || {
-                format!(
-                    "`{name}` has {} numbers, but must have {P} for each of {sites} sites and {units} units",
-                    table.len()
-                )
-            })?;
-        }
+        let Rbm { theta, delta, bias, units } = tables;
+        check(units % MULTIPLE == 0, || {
+            format!("there are {units} hidden units, but must be a multiple of {MULTIPLE}")
+        })?;
+        check(theta.len() == P * units, || {
+            format!("`theta` has {} numbers, but must have {P} for each of {units} units", theta.len())
+        })?;
+        check(delta.len() == P * sites * units, || {
+            format!(
+                "`delta` has {} numbers, but must have {P} for each of {sites} sites and {units} units",
+                delta.len()
+            )
+        })?;
         check(bias.len() == P * sites, || format!("`bias` has {} numbers, but there are {sites} sites", bias.len()))?;
         let extents = (0..sites).map(|site| {
             (0..A::MAGNITUDES).fold(Extent::default(), |extent, plane| {
                 extent.max(&Extent::of(&delta[(plane * sites + site) * units..][..units]))
             })
         });
-        Ok(Self { extents: extents.collect(), tables, sites, algebra: PhantomData })
+        let mut cosh_sinh = [(); 2].map(|()| zeros(delta.len()));
+        Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                let [cosh, sinh] = cosh_sinh.each_mut().map(|table| planes_mut::<T, P>(table));
+                A::cosh_sinh_of(planes(delta), cosh, sinh);
+            },
+        );
+        Ok(Self { extents: extents.collect(), tables, sites, cosh_sinh, algebra: PhantomData })
     }
 
     /// The numbers of a site in one plane of a table.
     #[inline(always)]
-    fn of_site(&self, table: &'a [T], plane: usize, site: usize) -> &'a [T] {
+    fn of_site<'t>(&self, table: &'t [T], plane: usize, site: usize) -> &'t [T] {
         let units = self.tables.units;
         &table[(plane * self.sites + site) * units..][..units]
     }
 
     /// cosh δ and sinh δ of a site.
     #[inline(always)]
-    fn rows(&self, site: usize) -> [[&'a [T]; P]; 2] {
-        [self.tables.cosh, self.tables.sinh].map(|table| std::array::from_fn(|plane| self.of_site(table, plane, site)))
+    fn rows(&self, site: usize) -> [[&[T]; P]; 2] {
+        self.cosh_sinh.each_ref().map(|table| std::array::from_fn(|plane| self.of_site(table, plane, site)))
     }
 }
+
+/// Numbers that vectors are aligned with.
+fn zeros<T: Real>(len: usize) -> AVec<T> {
+    AVec::from_iter(CACHE_LINE, std::iter::repeat_n(T::default(), len))
+}
+
+/// The alignment of tables: no vector is part of two lines of the cache.
+const CACHE_LINE: usize = 64;
 
 /// What multiplies the amplitude if some sites change: cosh δ and sinh δ of each unit.
 #[derive(Debug)]
@@ -146,8 +155,8 @@ pub struct Row<T, A: Algebra<P>, const P: usize> {
     changes: Vec<(usize, bool)>,
     /// The site whose tables these are as they stand.
     alone: Option<usize>,
-    cosh: [Vec<T>; P],
-    sinh: [Vec<T>; P],
+    cosh: [AVec<T>; P],
+    sinh: [AVec<T>; P],
     /// How much Σ a σ changes.
     log_of_bias: Complex<f64>,
     /// The factor that this is, and that of the other way.
@@ -163,7 +172,7 @@ pub struct Row<T, A: Algebra<P>, const P: usize> {
 
 impl<T, A: Algebra<P>, const P: usize> Default for Row<T, A, P> {
     fn default() -> Self {
-        let none = || std::array::from_fn(|_| Vec::new());
+        let none = || std::array::from_fn(|_| AVec::new(CACHE_LINE));
         Self {
             changes: Vec::new(),
             alone: None,
@@ -365,7 +374,7 @@ fn vectors_mut<T: Real, S: Simd>(plane: &mut [T]) -> &mut [T::Vector<S>] {
 
 /// Vectors as slices.
 #[inline(always)]
-fn slices<T, const P: usize>(table: &[Vec<T>; P]) -> [&[T]; P] {
+fn slices<T, const P: usize>(table: &[AVec<T>; P]) -> [&[T]; P] {
     std::array::from_fn(|plane| &table[plane][..])
 }
 
@@ -379,19 +388,18 @@ fn at<V: Copy, R: std::ops::Deref<Target = [V]>, const P: usize>(planes: &[R; P]
 #[derive(Debug)]
 pub struct Amplitudes<'a, T, A, const P: usize> {
     machine: &'a Machine<'a, T, A, P>,
-    theta: [&'a [T]; P],
-    tanh: [&'a [T]; P],
+    changed: Changed,
+    /// θ of the samples, `(planes, samples, units)`.
+    theta: AVec<T>,
+    /// tanh θ, alike.
+    tanh: AVec<T>,
 }
 
 impl<'a, T: Real, A: Algebra<P>, const P: usize> Amplitudes<'a, T, A, P> {
-    /// With the hidden units of samples.
+    /// At no samples.
     #[must_use]
-    pub fn new(machine: &'a Machine<'a, T, A, P>, hidden: Hidden<'a, T>) -> Self {
-        let [theta, tanh] = [hidden.theta, hidden.tanh].map(|table| {
-            let plane_len = table.len() / P;
-            std::array::from_fn(|plane| &table[plane * plane_len..][..plane_len])
-        });
-        Self { machine, theta, tanh }
+    pub fn new(machine: &'a Machine<'a, T, A, P>) -> Self {
+        Self { machine, changed: Changed::default(), theta: zeros(0), tanh: zeros(0) }
     }
 }
 
@@ -408,6 +416,20 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
     fn cached(&self) -> usize {
         let of_sample = P * self.machine.tables.units * size_of::<T>();
         (CACHED / of_sample.max(1)).clamp(TOGETHER, BLOCK) / HALF * HALF
+    }
+
+    #[inline(always)]
+    fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], samples: usize) {
+        let Rbm { theta, delta, units, .. } = self.machine.tables;
+        self.changed.set(indices, samples);
+        for table in [&mut self.theta, &mut self.tanh] {
+            table.resize(P * samples * units, T::default());
+        }
+        let sums = planes_mut::<T, P>(&mut self.theta).into_iter();
+        for ((sums, first), delta) in sums.zip(planes::<T, P>(theta)).zip(planes::<T, P>(delta)) {
+            sum_rows(simd, first, delta, &self.changed, sums);
+        }
+        A::tanh_of(planes(&self.theta), planes_mut(&mut self.tanh));
     }
 
     #[inline(always)]
@@ -448,7 +470,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Amplitudes<'_, T, A, P> {
         reversed: &[bool],
         ratios: &mut [A::Factor],
     ) {
-        let products = row.products::<S, Q>(simd, self.machine, self.tanh, samples, reversed);
+        let products = row.products::<S, Q>(simd, self.machine, planes(&self.tanh), samples, reversed);
         if row.overflowing || row.in_doubles || !row.wide.is_empty() {
             for (((ratio, product), &sample), &reversed) in ratios.iter_mut().zip(products).zip(samples).zip(reversed) {
                 *ratio = self.careful_ratio::<S>(row, product, sample, reversed);
@@ -470,7 +492,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Amplitudes<'_, T, A, P> {
         reversed: bool,
     ) -> A::Factor {
         let of_lanes = Row::<T, A, P>::lanes::<S>(product).into_iter();
-        let log_of_wide = row.log_of_wide(self.theta, sample, reversed);
+        let log_of_wide = row.log_of_wide(planes(&self.theta), sample, reversed);
         if row.overflowing {
             let of_bias = if reversed { -row.log_of_bias } else { row.log_of_bias };
             A::exponential(of_lanes.map(A::log).sum::<Complex<f64>>() + of_bias + log_of_wide)

@@ -7,7 +7,7 @@ use ferroket_kernels::jastrow::{self, Jastrow};
 use ferroket_kernels::local_states::Sites;
 use ferroket_kernels::planes::{Complexes, Pairs, Reals};
 use ferroket_kernels::ratios::{Ratios, Weight, local_values};
-use ferroket_kernels::rbm::{self, Hidden, Machine, Rbm};
+use ferroket_kernels::rbm::{self, Machine, Rbm};
 use ferroket_kernels::terms::{BLOCK, Terms};
 use ferroket_xla_ffi::{DataType, Element, Error, Frame, Rows, handler};
 use num_complex::Complex;
@@ -15,7 +15,7 @@ use std::ops::Range;
 
 handler! {
     /// Arguments `x (Ns, N)`, `kind`, the tables of the form, `values`, and of float32 or float64
-    /// `theta` and `tanh (P, Ns, M)`, `delta`, `cosh` and `sinh (P, N, M)` and `bias (P, N)`, with P = 1 for real machines
+    /// `theta (P, M)`, `delta (P, N, M)` and `bias (P, N)`, with P = 1 for real machines
     /// and 2 for complex ones, or for two real ones; attributes `starts`, `steps`, `sizes`, `diagonal`, and `pairs`, whether
     /// there are two; result `local (Ns,)` of
     /// complex64 or complex128.
@@ -24,7 +24,7 @@ handler! {
 
 handler! {
     /// Arguments `x (Ns, N)`, `kind`, the tables of the form, `values`, and of float32 or float64
-    /// `fields (P, Ns, N)` and `pairs (P, N, N)`, with P = 1 for real amplitudes and 2 for complex ones; attributes `starts`,
+    /// `fields (P, M)` and `pairs (P, N, M)`, with P = 1 for real amplitudes and 2 for complex ones; attributes `starts`,
     /// `steps`, `sizes` and `diagonal`; result `local (Ns,)` of
     /// complex64 or complex128.
     pub(super) fn jastrow = call_jastrow
@@ -49,7 +49,7 @@ macro_rules! with_types {
             }};
         }
         let tables = $frame.arg(ARGUMENTS, "the first table")?;
-        tables.expect_rank(3)?;
+        tables.expect_rank(2)?;
         match (tables.dtype(), tables.dims()[0], $pairs) {
             (DataType::F32, 1, false) => with!(f32, Reals, 1),
             (DataType::F64, 1, false) => with!(f64, Reals, 1),
@@ -65,39 +65,40 @@ macro_rules! with_types {
 }
 
 fn call_rbm(frame: &Frame) -> Result<(), Error> {
-    frame.expect_counts(ARGUMENTS + 6, 1)?;
+    frame.expect_counts(ARGUMENTS + 3, 1)?;
     let pairs = frame.attr_bool("pairs")?;
     with_types!(frame, pairs, (T, A, P) => {
-        let (samples, sites) = shape(frame)?;
-        let delta = frame.arg(ARGUMENTS + 2, "delta")?;
-        delta.expect_rank(3)?;
-        let units = delta.dims()[2];
-        let hidden = Hidden {
-            theta: table::<T>(frame, 0, "theta", &[P, samples, units])?,
-            tanh: table::<T>(frame, 1, "tanh", &[P, samples, units])?,
-        };
+        let (_, sites) = shape(frame)?;
+        let units = columns(frame)?;
         let tables = Rbm {
-            delta: table::<T>(frame, 2, "delta", &[P, sites, units])?,
-            cosh: table::<T>(frame, 3, "cosh", &[P, sites, units])?,
-            sinh: table::<T>(frame, 4, "sinh", &[P, sites, units])?,
-            bias: table::<T>(frame, 5, "bias", &[P, sites])?,
+            theta: table::<T>(frame, 0, "theta", &[P, units])?,
+            delta: table::<T>(frame, 1, "delta", &[P, sites, units])?,
+            bias: table::<T>(frame, 2, "bias", &[P, sites])?,
             units,
         };
         let machine = Machine::<T, A, P>::new(tables, sites).map_err(|error| invalid(&error))?;
-        evaluate(frame, P * units, || rbm::Amplitudes::new(&machine, hidden))
+        evaluate(frame, P * units, || rbm::Amplitudes::new(&machine))
     })
 }
 
 fn call_jastrow(frame: &Frame) -> Result<(), Error> {
     frame.expect_counts(ARGUMENTS + 2, 1)?;
     with_types!(frame, false, (T, A, P) => {
-        let (samples, sites) = shape(frame)?;
-        let fields = table::<T>(frame, 0, "fields", &[P, samples, sites])?;
-        let pairs = table::<T>(frame, 1, "pairs", &[P, sites, sites])?;
-        let amplitudes = jastrow::Amplitudes::<T, A, P>::new(Jastrow { fields, pairs }, samples, sites);
+        let (_, sites) = shape(frame)?;
+        let columns = columns(frame)?;
+        let fields = table::<T>(frame, 0, "fields", &[P, columns])?;
+        let pairs = table::<T>(frame, 1, "pairs", &[P, sites, columns])?;
+        let amplitudes = jastrow::Amplitudes::<T, A, P>::new(Jastrow { fields, pairs, columns }, sites);
         let amplitudes = amplitudes.map_err(|error| invalid(&error))?;
-        evaluate(frame, P * sites, || amplitudes.clone())
+        evaluate(frame, P * columns, || amplitudes.clone())
     })
+}
+
+/// The length of the rows of the amplitudes' tables, the second of which is `(P, N, M)`.
+fn columns(frame: &Frame) -> Result<usize, Error> {
+    let table = frame.arg(ARGUMENTS + 1, "the second table")?;
+    table.expect_rank(3)?;
+    Ok(table.dims()[2])
 }
 
 /// The numbers of samples and sites.
@@ -163,11 +164,12 @@ impl<R: Ratios, F: Fn() -> R + Sync> Call<'_, '_, F> {
         let first_error = FirstError::default();
         let evaluate = |range: Range<usize>, local: &mut [Complex<f64>]| {
             let mut indices = vec![0; block * n_sites];
+            let mut amplitudes = amplitudes();
             for (place, local) in local.chunks_mut(block).enumerate() {
                 let first = range.start + place * block;
                 let indices = &mut indices[..local.len() * n_sites];
                 match configurations.read(first..first + local.len(), indices) {
-                    Ok(()) => local_values(&form, values, indices, amplitudes(), first, local),
+                    Ok(()) => local_values(&form, values, indices, &mut amplitudes, local),
                     error => return first_error.keep(range.start, error),
                 }
             }

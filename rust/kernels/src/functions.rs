@@ -1,0 +1,233 @@
+//! Transcendental functions as plain arithmetic, so that a loop over many numbers becomes vector code.
+//!
+//! Each is exact to a few units in the last place of 1, or of its result if that is larger: what they are for is products
+//! such as cosh δ + tanh θ sinh δ.
+
+use std::ops::RangeInclusive;
+
+/// The functions of one type of numbers. A NaN gives a NaN.
+pub trait Functions: Copy {
+    /// The numbers of which [`Functions::sin_cos`] is exact.
+    const ANGLES: RangeInclusive<f64>;
+
+    /// e^x where that is a normal number, and otherwise a number near the smallest or the largest one.
+    #[must_use]
+    fn exp(x: Self) -> Self;
+
+    /// tanh x.
+    #[must_use]
+    fn tanh(x: Self) -> Self;
+
+    /// cosh x and sinh x.
+    #[must_use]
+    fn cosh_sinh(x: Self) -> (Self, Self);
+
+    /// sin x and cos x.
+    #[must_use]
+    fn sin_cos(x: Self) -> (Self, Self);
+
+    /// sin x and cos x of any x.
+    #[must_use]
+    fn sin_cos_of_any(x: Self) -> (Self, Self);
+
+    /// tanh of x + iy, whose y has this sine and cosine.
+    #[must_use]
+    fn complex_tanh(x: Self, sin_cos: (Self, Self)) -> [Self; 2];
+
+    /// cosh and sinh of x + iy, whose y has this sine and cosine.
+    #[must_use]
+    fn complex_cosh_sinh(x: Self, sin_cos: (Self, Self)) -> [[Self; 2]; 2];
+}
+
+/// `WHOLE` makes the nearest integer of a number that it is added to, in the last bits of the sum. All parts of ln 2 and π/2 but
+/// the last ones are short enough to be multiplied by such integers exactly.
+macro_rules! functions {
+    ($($t:ident, $bits:ident, $module:ident: whole $whole:literal, exponent $bias:literal << $mantissa:literal,
+       ln2 $ln2:expr, half_pi $half_pi:expr, within $limit:literal and $angles:literal, terms $exp:literal $sin:literal $cos:literal;
+    )+) => {$(
+        mod $module {
+            use super::{Functions, RangeInclusive, taylor};
+            use std::$t::consts::{FRAC_2_PI, LOG2_E};
+
+            const WHOLE: $t = $whole;
+
+            /// x without so many times what the parts sum to.
+            #[inline(always)]
+            fn remainder<const N: usize>(mut x: $t, whole: $t, parts: [$t; N]) -> $t {
+                for part in parts {
+                    x -= whole * part;
+                }
+                x
+            }
+
+            /// A polynomial, by descending powers.
+            #[inline(always)]
+            fn polynomial<const N: usize>(x: $t, coefficients: [f64; N]) -> $t {
+                let mut value = 0.0;
+                for coefficient in coefficients {
+                    value = value * x + coefficient as $t;
+                }
+                value
+            }
+
+            impl Functions for $t {
+                const ANGLES: RangeInclusive<f64> = -$angles..=$angles;
+
+                #[inline(always)]
+                fn exp(x: Self) -> Self {
+                    // Comparisons, not `clamp`: they let a NaN pass.
+                    let x = if x > $limit { $limit } else { x };
+                    let x = if x < -$limit { -$limit } else { x };
+                    let whole = x * LOG2_E + WHOLE;
+                    let rest = remainder(x, whole - WHOLE, $ln2);
+                    // The integer becomes the exponent.
+                    let power = Self::from_bits(whole.to_bits().wrapping_add($bias) << $mantissa);
+                    polynomial(rest, const { taylor::<$exp>(1, 0) }) * power
+                }
+
+                #[inline(always)]
+                fn tanh(x: Self) -> Self {
+                    let small = <Self as Functions>::exp(-2.0 * x.abs());
+                    ((1.0 - small) / (1.0 + small)).copysign(x)
+                }
+
+                #[inline(always)]
+                fn cosh_sinh(x: Self) -> (Self, Self) {
+                    let large = <Self as Functions>::exp(x.abs());
+                    let (half, half_small) = (0.5 * large, 0.5 / large);
+                    (half + half_small, (half - half_small).copysign(x))
+                }
+
+                #[inline(always)]
+                fn sin_cos(x: Self) -> (Self, Self) {
+                    let whole = x * FRAC_2_PI + WHOLE;
+                    let rest = remainder(x, whole - WHOLE, $half_pi);
+                    let square = rest * rest;
+                    let sin = rest * polynomial(square, const { taylor::<$sin>(2, 1) });
+                    let cos = polynomial(square, const { taylor::<$cos>(2, 0) });
+                    let quarters = whole.to_bits();
+                    let (sin, cos) = if quarters & 1 == 1 { (cos, sin) } else { (sin, cos) };
+                    let signed = |value: Self, quarters: $bits| {
+                        Self::from_bits(value.to_bits() ^ (quarters & 2) << ($bits::BITS - 2))
+                    };
+                    (signed(sin, quarters), signed(cos, quarters.wrapping_add(1)))
+                }
+
+                fn sin_cos_of_any(x: Self) -> (Self, Self) {
+                    x.sin_cos()
+                }
+
+                #[inline(always)]
+                fn complex_tanh(x: Self, (sin, cos): (Self, Self)) -> [Self; 2] {
+                    // (t + i (1 - t²) sin y cos y) / (cos² y + t² sin² y) with t = tanh x
+                    let t = <Self as Functions>::tanh(x);
+                    let square = t * t;
+                    let norm = cos * cos + square * (sin * sin);
+                    [t / norm, (1.0 - square) * (sin * cos) / norm]
+                }
+
+                #[inline(always)]
+                fn complex_cosh_sinh(x: Self, (sin, cos): (Self, Self)) -> [[Self; 2]; 2] {
+                    let (cosh, sinh) = <Self as Functions>::cosh_sinh(x);
+                    [[cosh * cos, sinh * sin], [sinh * cos, cosh * sin]]
+                }
+            }
+        }
+    )+};
+}
+
+functions! {
+    f32, u32, single: whole 12_582_912.0, exponent 127 << 23,
+        ln2 [0.693_145_75, 1.428_606_8e-6], half_pi [1.570_312_5, 4.837_513e-4, 7.549_533_6e-8, 2.563_344e-12],
+        within 87.0 and 8192.0, terms 8 5 6;
+    f64, u64, double: whole 6_755_399_441_055_744.0, exponent 1023 << 52,
+        ln2 [0.693_147_180_559_890_3, 5.497_923_018_708_371e-14],
+        half_pi [1.570_796_326_734_125_6, 6.077_100_506_303_966e-11, 2.022_266_248_795_950_6e-21],
+        within 708.0 and 1e6, terms 14 9 10;
+}
+
+/// The coefficients of Taylor's series of e^x, by descending powers; of those of sin and cos, whose powers have a step of 2
+/// and the signs of which alternate.
+const fn taylor<const N: usize>(step: usize, first: usize) -> [f64; N] {
+    let mut coefficients = [0.0; N];
+    let mut place = 0;
+    let mut coefficient = 1.0;
+    while place < N {
+        coefficients[N - 1 - place] = coefficient;
+        let mut factor = 0;
+        while factor < step {
+            factor += 1;
+            coefficient /= (first + place * step + factor) as f64;
+        }
+        if step == 2 {
+            coefficient = -coefficient;
+        }
+        place += 1;
+    }
+    coefficients
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use num_complex::Complex;
+    use proptest::prelude::*;
+
+    /// Whether numbers are what the standard library has for them, exact to `tolerance` of 1 or of themselves.
+    fn compare(x: f64, found: &[f64], expected: &[f64], tolerance: f64) {
+        for (found, expected) in found.iter().zip(expected) {
+            let allowed = tolerance * expected.abs().max(1.0);
+            assert!((found - expected).abs() <= allowed, "{found} instead of {expected} at {x}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn double_precision(x in -700.0..700.0, small in -3.0..3.0, angle in -1e6..1e6) {
+            for x in [x, small] {
+                compare(x, &[Functions::exp(x)], &[x.exp()], 5e-16);
+                compare(x, &[Functions::tanh(x)], &[x.tanh()], 5e-16);
+                let (cosh, sinh) = Functions::cosh_sinh(x);
+                compare(x, &[cosh, sinh], &[x.cosh(), x.sinh()], 1e-15);
+            }
+            for angle in [angle, small] {
+                let (sin, cos) = Functions::sin_cos(angle);
+                compare(angle, &[sin, cos], &[angle.sin(), angle.cos()], 3e-16);
+                let number = Complex::new(small, angle);
+                let [cosh, sinh] = Functions::complex_cosh_sinh(small, (sin, cos)).map(|[re, im]| Complex::new(re, im));
+                assert!((cosh - number.cosh()).norm() < 3e-15 * small.abs().exp(), "cosh {number}");
+                assert!((sinh - number.sinh()).norm() < 3e-15 * small.abs().exp(), "sinh {number}");
+                let [re, im] = Functions::complex_tanh(small, (sin, cos));
+                let (tanh, scale) = (number.tanh(), number.cosh().norm().min(1.0));
+                assert!((Complex::new(re, im) - tanh).norm() < 3e-15 / (scale * scale), "tanh {number}");
+            }
+        }
+
+        #[test]
+        fn single_precision(x in -87.0_f32..87.0, small in -3.0_f32..3.0, angle in -8192.0_f32..8192.0) {
+            for x in [x, small] {
+                let wide = f64::from(x);
+                compare(wide, &[Functions::exp(x).into()], &[wide.exp()], 3e-7);
+                compare(wide, &[Functions::tanh(x).into()], &[wide.tanh()], 3e-7);
+                let (cosh, sinh) = Functions::cosh_sinh(x);
+                compare(wide, &[cosh.into(), sinh.into()], &[wide.cosh(), wide.sinh()], 4e-7);
+            }
+            for angle in [angle, small] {
+                let (sin, cos) = Functions::sin_cos(angle);
+                let wide = f64::from(angle);
+                compare(wide, &[sin.into(), cos.into()], &[wide.sin(), wide.cos()], 2e-7);
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_at_the_ends() {
+        assert_eq!(Functions::tanh(f64::INFINITY), 1.0);
+        assert_eq!(Functions::tanh(-1e300_f64), -1.0);
+        assert_eq!(Functions::exp(0.0_f64), 1.0);
+        assert_eq!(Functions::cosh_sinh(0.0_f64), (1.0, 0.0));
+        assert_eq!(Functions::sin_cos(0.0_f32), (0.0, 1.0));
+        assert!(Functions::exp(-1e9_f32) > 0.0 && Functions::exp(1e9_f32).is_finite());
+        assert!(Functions::tanh(f64::NAN).is_nan() && Functions::exp(f32::NAN).is_nan());
+    }
+}
