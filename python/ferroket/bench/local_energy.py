@@ -34,7 +34,7 @@ _NETWORK_BAR = 1 / 1.15
 # Of what takes so many seconds one call is enough to tell.
 _LONG = 0.5
 # What the others are given to choose their best from.
-_CHUNK_SIZES = (None, 512, 1024, 2048, 8192)
+_CHUNK_SIZES = (None, 64, 256, 1024, 2048, 8192)
 
 
 def _rbm(alpha: int, dtype: Any = float) -> Callable[[], Any]:

@@ -16,7 +16,7 @@ class ResCNN(nn.Module):
 
     shape: tuple[int, int]
     species: int = 1
-    features: int = 8
+    features: int = 4
     blocks: int = 2
 
     @nn.compact
@@ -36,9 +36,9 @@ class ViT(nn.Module):
 
     shape: tuple[int, int]
     species: int = 1
-    features: int = 32
+    features: int = 16
     heads: int = 4
-    layers: int = 2
+    layers: int = 1
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:

@@ -16,14 +16,10 @@ from netket.jax.sharding import sharding_decorator
 
 from ferroket.ffi import distinct_rows
 from ferroket.ffi.varying import align
+from ferroket.local_energy.chunks import chunk_size_of
 from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.compiled import Form
 
-CHUNK_SIZE = 2048
-"""So many configurations are evaluated at once if nobody says how many: their activations stay in a core's cache."""
-_N_CHUNKS = 16
-"""A chunk is at most this part of all configurations, since the last one is filled up."""
-_MIN_CHUNK_SIZE = 256
 _N_TOGETHER = 8
 """Of so many chunks of elements, configurations that are the same are evaluated once."""
 _REPEATED = 16
@@ -97,15 +93,9 @@ def _local_values(
     return _fwd(forward, logpsi, chunk_size, variables, values, samples, form)[0]
 
 
-def chunk_size_of(chunk_size: int | None, n_samples: int, form: Form) -> int:
-    """How many configurations are evaluated at once, on a device with so many samples."""
-    at_most = -(-n_samples * form.max_conn_size // _N_CHUNKS)
-    return min(chunk_size or CHUNK_SIZE, max(at_most, _MIN_CHUNK_SIZE))
-
-
 def forward(logpsi: LogPsi, chunk_size: int | None, variables: Any, form: Form, samples: jax.Array) -> jax.Array:
     """The local values on one device."""
-    chunk_size = chunk_size_of(chunk_size, len(samples), form)
+    chunk_size = chunk_size_of(chunk_size, len(samples), form, logpsi, variables, samples)
     log_psi = _in_chunks(logpsi, chunk_size)(variables, samples)
     dtype = jnp.result_type(form.dtype, log_psi.dtype)
 
@@ -224,7 +214,7 @@ def _backward(
     cotangent: jax.Array,
 ) -> tuple[Any, Any]:
     """The derivatives by the variables and by the coefficients, on one device."""
-    chunk_size = chunk_size_of(chunk_size, len(samples), form)
+    chunk_size = chunk_size_of(chunk_size, len(samples), form, logpsi, variables, samples)
     form = form.replace_values(values)
     log_psi = _in_chunks(logpsi, chunk_size)(variables, samples)
     leaves, structure = jax.tree.flatten(variables)

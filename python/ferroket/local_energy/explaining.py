@@ -7,7 +7,8 @@ import jax
 from netket.operator import Squared
 from netket.vqs import MCMixedState, MCState
 
-from ferroket.local_energy import any_network, enabling, family
+from ferroket.local_energy import enabling, family
+from ferroket.local_energy.chunks import chunk_size_of
 from ferroket.operator import accelerate
 from ferroket.operator.accelerated import Accelerated
 
@@ -53,7 +54,9 @@ def explain(vstate: Any, operator: Any) -> Explanation:
         reasons = [f"the kernel for {found.name} runs on CPUs, and this is {platform}"]
     if reasons:
         n_samples = -(-vstate.n_samples // jax.device_count())
-        chunk_size = any_network.chunk_size_of(vstate.chunk_size, n_samples, operator._form)
+        x = jax.ShapeDtypeStruct((n_samples, vstate.hilbert.size), vstate.sampler.dtype)
+        network = (vstate._apply_fun, vstate.variables)
+        chunk_size = chunk_size_of(vstate.chunk_size, n_samples, operator._form, *network, x)
         words = "the network on the connected configurations whose matrix elements aren't zero, in chunks"
         return Explanation("any network", None, words, reasons, chunk_size)
     assert found is not None
