@@ -113,13 +113,14 @@ LOWEST_MPI_TESTS := tests/distributed/test_startup.py tests/distributed/test_gro
   tests/distributed/test_vmc.py::test_two_ranks_agree_with_one_process
 
 # Of the tests of one process, those of what doesn't depend on them.
-LOWEST_LEFT_OUT := test_known_models test_hard_cases test_full_summation test_ground_states test_peak_memory
+LOWEST_LEFT_OUT := tests/bench $(foreach name,known_models hard_cases full_summation ground_states peak_memory,\
+  tests/local_energy/test_$(name).py)
 
 .PHONY: test-lowest
 test-lowest: $(LOWEST)/.package ## The tests that depend on JAX and NetKet, on their lowest versions (.venv-lowest)
 	@echo "== test-lowest"
 	FERROKET_TEST_CASES=fewer $(LOWEST)/bin/python -m pytest -m "not mpi" $(IN_PARALLEL) $(PYTEST_ARGS) \
-	  $(LOWEST_LEFT_OUT:%=--ignore=tests/local_energy/%.py)
+	  $(LOWEST_LEFT_OUT:%=--ignore=%)
 	FERROKET_TEST_MPIS="$(call mpi_list,mpich,$(LOWEST))" \
 	  $(LOWEST)/bin/python -m pytest -m mpi $(IN_PARALLEL) $(LOWEST_MPI_TESTS) $(PYTEST_ARGS)
 
