@@ -198,7 +198,8 @@ mod tests {
                 assert!((cosh - number.cosh()).norm() < 3e-15 * small.abs().exp(), "cosh {number}");
                 assert!((sinh - number.sinh()).norm() < 3e-15 * small.abs().exp(), "sinh {number}");
                 let [re, im] = Functions::complex_tanh(small, (sin, cos));
-                let (tanh, scale) = (number.tanh(), number.cosh().norm().min(1.0));
+                // Exact where cosh is small, unlike the library's tanh.
+                let (tanh, scale) = (number.sinh() / number.cosh(), number.cosh().norm().min(1.0));
                 assert!((Complex::new(re, im) - tanh).norm() < 3e-15 / (scale * scale), "tanh {number}");
             }
         }
