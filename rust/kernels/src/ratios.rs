@@ -64,8 +64,8 @@ pub trait Ratios {
     /// are `opposite` go the other way.
     fn prepare<S: Simd>(&self, simd: S, change: &mut Self::Change, sites: &[usize], opposite: &[bool]);
 
-    /// The ratios of `n` of the samples, of which there are more to fill the array up. At those that are `reversed` all sites go the
-    /// other way.
+    /// The ratios of `n` of the samples, of which there are more to fill the array up. At those that are `reversed` all
+    /// sites go the other way.
     fn ratios<S: Simd>(
         &self,
         simd: S,
