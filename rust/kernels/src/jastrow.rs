@@ -6,6 +6,7 @@
 use crate::Error;
 use crate::error::check;
 use crate::local_states::LocalIndex;
+use crate::metropolis::{self, Odds};
 use crate::planes::{Algebra, Changed, MULTIPLE, Real, complex, planes, planes_mut, sum_rows};
 use crate::ratios::{Ratios, TOGETHER};
 use crate::terms::BLOCK;
@@ -22,6 +23,25 @@ pub struct Jastrow<'a, T> {
     pub pairs: &'a [T],
     /// As many as there are sites, and some more, for a [`MULTIPLE`].
     pub columns: usize,
+}
+
+impl<T> Jastrow<'_, T> {
+    /// Checks the tables, of `planes` planes.
+    fn check(&self, planes: usize, sites: usize) -> Result<(), Error> {
+        let Self { fields, pairs, columns } = *self;
+        check(columns % MULTIPLE == 0 && columns >= sites, || {
+            format!("there are {columns} columns, but must be a multiple of {MULTIPLE}, and at least {sites}")
+        })?;
+        check(fields.len() == planes * columns, || {
+            format!("`fields` has {} numbers, but must have {planes} for each of {columns} columns", fields.len())
+        })?;
+        check(pairs.len() == planes * sites * columns, || {
+            format!(
+                "`pairs` has {} numbers, but must have {planes} for each of {sites} sites and {columns} columns",
+                pairs.len()
+            )
+        })
+    }
 }
 
 /// The [`Jastrow`] amplitudes of some samples, whose numbers are those of `A`, of `P` planes.
@@ -46,19 +66,7 @@ pub struct Change {
 impl<'a, T: Real, A, const P: usize> Amplitudes<'a, T, A, P> {
     /// Checks the tables. At no samples.
     pub fn new(tables: Jastrow<'a, T>, sites: usize) -> Result<Self, Error> {
-        let Jastrow { fields, pairs, columns } = tables;
-        check(columns % MULTIPLE == 0 && columns >= sites, || {
-            format!("there are {columns} columns, but must be a multiple of {MULTIPLE}, and at least {sites}")
-        })?;
-        check(fields.len() == P * columns, || {
-            format!("`fields` has {} numbers, but must have {P} for each of {columns} columns", fields.len())
-        })?;
-        check(pairs.len() == P * sites * columns, || {
-            format!(
-                "`pairs` has {} numbers, but must have {P} for each of {sites} sites and {columns} columns",
-                pairs.len()
-            )
-        })?;
+        tables.check(P, sites)?;
         Ok(Self { tables, changed: Changed::default(), fields: Vec::new(), algebra: PhantomData })
     }
 }
@@ -121,5 +129,78 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
             *ratio = A::exponential(log);
         }
         ratios
+    }
+}
+
+/// After so many moves the fields are summed up anew, since each adds a rounding error.
+const MOVES: usize = 256;
+
+/// The modulus of a [`Jastrow`] amplitude, from real tables, at a configuration that moves.
+#[derive(Debug, Clone)]
+pub struct Walker<'a, T> {
+    tables: Jastrow<'a, T>,
+    changed: Changed,
+    /// `d_i (Sσ)_i` of the configuration.
+    fields: Vec<T>,
+    /// The sites of the proposed move, and whether they go from their second to their first state.
+    flips: Vec<(usize, bool)>,
+    moves: usize,
+}
+
+impl<'a, T: Real> Walker<'a, T> {
+    /// Checks the tables. At no configuration.
+    pub fn new(tables: Jastrow<'a, T>, sites: usize) -> Result<Self, Error> {
+        tables.check(1, sites)?;
+        let fields = vec![T::default(); tables.columns];
+        Ok(Self { tables, changed: Changed::default(), fields, flips: Vec::new(), moves: 0 })
+    }
+
+    /// `d_i S_ij d_j` of a site with all others.
+    #[inline(always)]
+    fn pairs(&self, site: usize) -> &'a [T] {
+        &self.tables.pairs[site * self.tables.columns..][..self.tables.columns]
+    }
+}
+
+impl<T: Real> metropolis::Walker for Walker<'_, T> {
+    #[inline(always)]
+    fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]) {
+        self.changed.set(indices, 1);
+        sum_rows(simd, self.tables.fields, self.tables.pairs, &self.changed, &mut self.fields);
+        self.moves = 0;
+    }
+
+    #[inline(always)]
+    fn odds<S: Simd>(&mut self, _: S, indices: &[LocalIndex], sites: &[u32]) -> Odds {
+        self.flips.clear();
+        let mut log = 0.0;
+        for &site in sites {
+            let site = site as usize;
+            let back = indices[site] == 1;
+            let mut change: f64 = self.fields[site].into();
+            for &(other, other_back) in &self.flips {
+                let pair: f64 = self.pairs(other)[site].into();
+                change += if other_back { -pair } else { pair };
+            }
+            log += if back { -change } else { change };
+            self.flips.push((site, back));
+        }
+        Odds::Log(log)
+    }
+
+    #[inline(always)]
+    fn accept<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]) {
+        self.moves += 1;
+        if self.moves == MOVES {
+            self.visit(simd, indices);
+            return;
+        }
+        for place in 0..self.flips.len() {
+            let (site, back) = self.flips[place];
+            let pairs = self.pairs(site);
+            for (field, &pair) in self.fields.iter_mut().zip(pairs) {
+                *field = if back { *field - pair } else { *field + pair };
+            }
+        }
     }
 }

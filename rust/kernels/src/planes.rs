@@ -8,13 +8,27 @@ use num_complex::Complex;
 use pulp::{Scalar, Simd};
 use std::array::from_fn;
 use std::fmt::Debug;
-use std::ops::Neg;
+use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// The rows of tables have a multiple of so many numbers: as many as there are in the longest vector.
 pub const MULTIPLE: usize = 16;
 
 /// Real numbers that tables consist of.
-pub trait Real: Functions + Pod + Default + PartialEq + Neg<Output = Self> + Debug + Into<f64> + Send + Sync {
+pub trait Real:
+    Functions
+    + Pod
+    + Default
+    + PartialOrd
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + Debug
+    + Into<f64>
+    + Send
+    + Sync
+{
     /// As many as a register of the processor holds.
     type Vector<S: Simd>: Pod + Debug;
 
@@ -26,6 +40,9 @@ pub trait Real: Functions + Pod + Default + PartialEq + Neg<Output = Self> + Deb
 
     /// Up to this Σ |Re δ| no product overflows.
     const RANGE: f64;
+
+    /// The errors of tanh θ may grow so much before it is computed anew.
+    const GROWTH: f64;
 
     /// The nearest number.
     #[must_use]
@@ -54,13 +71,14 @@ pub trait Real: Functions + Pod + Default + PartialEq + Neg<Output = Self> + Deb
 }
 
 macro_rules! reals {
-    ($($t:ident, $vector:ident, $splat:ident, $add:ident, $mul:ident, $mul_add:ident, $neg:ident, $xor:ident, $product:ident: $narrow:literal, $range:literal;)+) => {$(
+    ($($t:ident, $vector:ident, $splat:ident, $add:ident, $mul:ident, $mul_add:ident, $neg:ident, $xor:ident, $product:ident: $narrow:literal, $range:literal, $growth:literal;)+) => {$(
         impl Real for $t {
             type Vector<S: Simd> = S::$vector;
 
             const ONE: Self = 1.0;
             const NARROW: f64 = $narrow;
             const RANGE: f64 = $range;
+            const GROWTH: f64 = $growth;
 
             #[allow(clippy::cast_possible_truncation, reason = "the nearest number is wanted")]
             fn nearest(number: f64) -> Self {
@@ -106,8 +124,8 @@ macro_rules! reals {
 }
 
 reals! {
-    f32, f32s, splat_f32s, add_f32s, mul_f32s, mul_add_e_f32s, neg_f32s, xor_f32s, reduce_product_f32s: 2.5, 70.0;
-    f64, f64s, splat_f64s, add_f64s, mul_f64s, mul_add_e_f64s, neg_f64s, xor_f64s, reduce_product_f64s: 5.0, 600.0;
+    f32, f32s, splat_f32s, add_f32s, mul_f32s, mul_add_e_f32s, neg_f32s, xor_f32s, reduce_product_f32s: 2.5, 70.0, 4.0;
+    f64, f64s, splat_f64s, add_f64s, mul_f64s, mul_add_e_f64s, neg_f64s, xor_f64s, reduce_product_f64s: 5.0, 600.0, 100.0;
 }
 
 /// Vectors of numbers of `P` planes.
@@ -124,6 +142,9 @@ pub trait Algebra<const P: usize>: Copy + Debug + Send + Sync {
     /// How many of the planes make products large or small.
     const MAGNITUDES: usize;
 
+    /// Whether magnitudes are squared.
+    const SQUARED: bool;
+
     /// `a * b + c`.
     fn product_plus<T: Real, S: Simd>(
         simd: S,
@@ -134,6 +155,12 @@ pub trait Algebra<const P: usize>: Copy + Debug + Send + Sync {
 
     /// `a * b`.
     fn product<T: Real, S: Simd>(simd: S, a: Planes<T, S, P>, b: Planes<T, S, P>) -> Planes<T, S, P>;
+
+    /// |a|, or its square, as factors of |ψ| have it. Up to its sign, if it isn't squared.
+    fn magnitude<T: Real, S: Simd>(simd: S, a: Planes<T, S, P>) -> T::Vector<S>;
+
+    /// `numerators / denominators`, and the smallest square of a denominator, or of what makes it large or small.
+    fn quotients<T: Real>(numerators: [&[T]; P], denominators: [&[T]; P], quotients: [&mut [T]; P]) -> f64;
 
     /// ln cosh of a number, as a summand of ln ψ, up to a multiple of 2πi.
     fn log_cosh(number: [f64; P]) -> Complex<f64>;
@@ -194,6 +221,7 @@ impl Algebra<1> for Reals {
 
     const ONE: [bool; 1] = [true];
     const MAGNITUDES: usize = 1;
+    const SQUARED: bool = false;
 
     #[inline(always)]
     fn product_plus<T: Real, S: Simd>(
@@ -208,6 +236,24 @@ impl Algebra<1> for Reals {
     #[inline(always)]
     fn product<T: Real, S: Simd>(simd: S, [a]: Planes<T, S, 1>, [b]: Planes<T, S, 1>) -> Planes<T, S, 1> {
         [T::times(simd, a, b)]
+    }
+
+    #[inline(always)]
+    fn magnitude<T: Real, S: Simd>(_: S, [a]: Planes<T, S, 1>) -> T::Vector<S> {
+        a
+    }
+
+    #[inline(always)]
+    fn quotients<T: Real>([b]: [&[T]; 1], [a]: [&[T]; 1], [quotients]: [&mut [T]; 1]) -> f64 {
+        let mut smallest = [T::ONE; MULTIPLE];
+        let places = b.chunks_exact(MULTIPLE).zip(a.chunks_exact(MULTIPLE));
+        for (quotients, (b, a)) in quotients.chunks_exact_mut(MULTIPLE).zip(places) {
+            for lane in 0..MULTIPLE {
+                quotients[lane] = b[lane] / a[lane];
+                smallest[lane] = lesser(smallest[lane], a[lane] * a[lane]);
+            }
+        }
+        least(&smallest)
     }
 
     fn log_cosh([number]: [f64; 1]) -> Complex<f64> {
@@ -257,6 +303,7 @@ impl Algebra<2> for Complexes {
 
     const ONE: [bool; 2] = [true, false];
     const MAGNITUDES: usize = 1;
+    const SQUARED: bool = true;
 
     #[inline(always)]
     fn product_plus<T: Real, S: Simd>(
@@ -277,6 +324,29 @@ impl Algebra<2> for Complexes {
             T::times_plus(simd, a, b, T::times(simd, T::negated(simd, ai), bi)),
             T::times_plus(simd, a, bi, T::times(simd, ai, b)),
         ]
+    }
+
+    #[inline(always)]
+    fn magnitude<T: Real, S: Simd>(simd: S, [a, ai]: Planes<T, S, 2>) -> T::Vector<S> {
+        T::times_plus(simd, a, a, T::times(simd, ai, ai))
+    }
+
+    #[inline(always)]
+    fn quotients<T: Real>([b, bi]: [&[T]; 2], [a, ai]: [&[T]; 2], [quotients, imaginary]: [&mut [T]; 2]) -> f64 {
+        let mut smallest = [T::ONE; MULTIPLE];
+        let b = b.chunks_exact(MULTIPLE).zip(bi.chunks_exact(MULTIPLE));
+        let a = a.chunks_exact(MULTIPLE).zip(ai.chunks_exact(MULTIPLE));
+        let quotients = quotients.chunks_exact_mut(MULTIPLE).zip(imaginary.chunks_exact_mut(MULTIPLE));
+        for ((quotients, imaginary), ((b, bi), (a, ai))) in quotients.zip(b.zip(a)) {
+            for lane in 0..MULTIPLE {
+                let square = a[lane] * a[lane] + ai[lane] * ai[lane];
+                let inverse = T::ONE / square;
+                quotients[lane] = (b[lane] * a[lane] + bi[lane] * ai[lane]) * inverse;
+                imaginary[lane] = (bi[lane] * a[lane] - b[lane] * ai[lane]) * inverse;
+                smallest[lane] = lesser(smallest[lane], square);
+            }
+        }
+        least(&smallest)
     }
 
     fn log_cosh([re, im]: [f64; 2]) -> Complex<f64> {
@@ -340,6 +410,7 @@ impl Algebra<2> for Pairs {
 
     const ONE: [bool; 2] = [true, true];
     const MAGNITUDES: usize = 2;
+    const SQUARED: bool = false;
 
     #[inline(always)]
     fn product_plus<T: Real, S: Simd>(
@@ -354,6 +425,16 @@ impl Algebra<2> for Pairs {
     #[inline(always)]
     fn product<T: Real, S: Simd>(simd: S, a: Planes<T, S, 2>, b: Planes<T, S, 2>) -> Planes<T, S, 2> {
         from_fn(|plane| T::times(simd, a[plane], b[plane]))
+    }
+
+    #[inline(always)]
+    fn magnitude<T: Real, S: Simd>(simd: S, [a, _]: Planes<T, S, 2>) -> T::Vector<S> {
+        Reals::magnitude::<T, S>(simd, [a])
+    }
+
+    #[inline(always)]
+    fn quotients<T: Real>([b, bi]: [&[T]; 2], [a, ai]: [&[T]; 2], [quotients, imaginary]: [&mut [T]; 2]) -> f64 {
+        Reals::quotients([b], [a], [quotients]).min(Reals::quotients([bi], [ai], [imaginary]))
     }
 
     fn log_cosh([re, im]: [f64; 2]) -> Complex<f64> {
@@ -394,6 +475,16 @@ impl Algebra<2> for Pairs {
     fn product_of_lanes<T: Real, S: Simd>(simd: S, vector: Planes<T, S, 2>) -> [f64; 2] {
         vector.map(|plane| T::product_of_lanes(simd, plane).into())
     }
+}
+
+/// The lesser one, as one instruction.
+#[inline(always)]
+fn lesser<T: Real>(a: T, b: T) -> T {
+    if b < a { b } else { a }
+}
+
+fn least<T: Real>(numbers: &[T]) -> f64 {
+    numbers.iter().fold(f64::INFINITY, |least, &number| least.min(number.into()))
 }
 
 /// Whether vector code may take the sines of all these.

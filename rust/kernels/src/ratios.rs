@@ -231,6 +231,7 @@ mod tests {
     use super::*;
     use crate::jastrow::{self, Jastrow};
     use crate::local_states::Sites;
+    use crate::metropolis::{Odds, Walker};
     use crate::planes::{Algebra, Complexes, MULTIPLE, Pairs, Real, Reals, complex};
     use crate::rbm::{self, Machine, Rbm};
     use crate::terms::TermTables;
@@ -321,6 +322,67 @@ mod tests {
         }
     }
 
+    /// Moves at random: the odds of each are compared with what `log_psi` says.
+    struct Steps<'a, W, F> {
+        walker: W,
+        rng: &'a mut StdRng,
+        indices: Vec<LocalIndex>,
+        tolerance: f64,
+        log_psi: F,
+    }
+
+    impl<W: Walker, F: Fn(&[LocalIndex]) -> Complex<f64>> WithSimd for Steps<'_, W, F> {
+        type Output = ();
+
+        fn with_simd<S: Simd>(self, simd: S) {
+            let Self { mut walker, rng, mut indices, tolerance, log_psi } = self;
+            walker.visit(simd, &indices);
+            let mut log_here = log_psi(&indices).re;
+            // So many that everything is summed up anew.
+            for _ in 0..600 {
+                let mut sites: Vec<u32> = Vec::new();
+                for _ in 0..rng.random_range(1..=4) {
+                    let site = rng.random_range(0..indices.len() as u32);
+                    if !sites.contains(&site) {
+                        sites.push(site);
+                    }
+                }
+                let odds = walker.odds(simd, &indices, &sites);
+                let mut there = indices.clone();
+                sites.iter().for_each(|&site| there[site as usize] ^= 1);
+                let log_there = log_psi(&there).re;
+                let expected = log_there - log_here;
+                let allowed = tolerance * (1.0 + log_here.abs() + log_there.abs());
+                match odds {
+                    Odds::Log(log) => assert!((log - expected).abs() < allowed, "{log} {expected}"),
+                    Odds::Squared(square) => {
+                        let ratio = (square / (2.0 * expected).exp()).ln();
+                        assert!(ratio.abs() < 2.0 * allowed, "{square} {expected}");
+                    }
+                }
+                // Where ψ is nearly 0 no chain goes, and all errors are large.
+                if rng.random::<f64>() < (2.0 * expected).exp().max(0.1) && expected > -30.0 {
+                    (indices, log_here) = (there, log_there);
+                    walker.accept(simd, &indices);
+                }
+            }
+        }
+    }
+
+    /// Compares a walker from a few samples on.
+    fn compare_steps<W: Walker>(
+        rng: &mut StdRng,
+        samples: &[Vec<LocalIndex>],
+        tolerance: f64,
+        log_psi: impl Fn(&[LocalIndex]) -> Complex<f64>,
+        mut walker: impl FnMut() -> W,
+    ) {
+        for sample in samples.iter().take(2) {
+            let indices = sample.clone();
+            Arch::new().dispatch(Steps { walker: walker(), rng, indices, tolerance, log_psi: &log_psi });
+        }
+    }
+
     fn value(index: LocalIndex) -> f64 {
         1.0 - 2.0 * f64::from(index)
     }
@@ -365,7 +427,7 @@ mod tests {
             let of_sites = sample.iter().enumerate();
             sum(of_sites.map(|(site, &s)| weights[site * units + unit].map(|w| w * value(s))).chain([bias[unit]]))
         };
-        let log_psi = |sample: &[LocalIndex]| {
+        let log_psi = &|sample: &[LocalIndex]| {
             let visible = sum(sample.iter().zip(&visible).map(|(&s, a)| a.map(|a| a * value(s))));
             complex(visible) + (0..units).map(|unit| log_cosh(theta(sample, unit))).sum::<Complex<f64>>()
         };
@@ -387,6 +449,7 @@ mod tests {
         let machine = Machine::<T, A, P>::new(Rbm { theta, delta, bias, units: padded }, sites).expect("tables");
         let found = operator.local_values(samples, rbm::Amplitudes::new(&machine));
         operator.compare(samples, &found, tolerance, log_psi);
+        compare_steps(rng, samples, tolerance, log_psi, || rbm::Walker::new(&machine));
     }
 
     /// A Jastrow amplitude with a symmetric matrix, alike.
@@ -400,7 +463,7 @@ mod tests {
         let sites = operator.sites.len();
         let lower = random::<T, P>(rng, sites * sites, scale);
         let pair = |i: usize, j: usize| if i == j { [0.0; P] } else { lower[i.max(j) * sites + i.min(j)] };
-        let log_psi = |sample: &[LocalIndex]| {
+        let log_psi = &|sample: &[LocalIndex]| {
             let pairs = (0..sites).flat_map(|i| (0..i).map(move |j| (i, j)));
             complex(sum(pairs.map(|(i, j)| pair(i, j).map(|w| w * value(sample[i]) * value(sample[j])))))
         };
@@ -414,6 +477,9 @@ mod tests {
         let tables = Jastrow { fields: &fields, pairs: &pairs, columns };
         let amplitudes = jastrow::Amplitudes::<T, A, P>::new(tables, sites).expect("tables");
         operator.compare(samples, &operator.local_values(samples, amplitudes), tolerance, log_psi);
+        // What the modulus depends on are the real parts.
+        let tables = Jastrow { fields: &fields[..columns], pairs: &pairs[..sites * columns], columns };
+        compare_steps(rng, samples, tolerance, log_psi, || jastrow::Walker::new(tables, sites).expect("tables"));
     }
 
     proptest! {

@@ -26,6 +26,10 @@ use num_complex::Complex;
 use pulp::{Arch, Simd};
 use std::marker::PhantomData;
 
+mod walker;
+
+pub use walker::Walker;
+
 /// A machine on sites with two local states each.
 #[derive(Debug, Clone, Copy)]
 pub struct Rbm<'a, T> {
@@ -48,6 +52,8 @@ pub struct Machine<'a, T, A, const P: usize> {
     cosh_sinh: [AVec<T>; 2],
     /// The |Re δ| of each site.
     extents: Vec<Extent>,
+    /// Their sums.
+    reaches: Vec<f64>,
     algebra: PhantomData<A>,
 }
 
@@ -123,7 +129,9 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Machine<'a, T, A, P> {
                 A::cosh_sinh_of(planes(delta), cosh, sinh);
             },
         );
-        Ok(Self { extents: extents.collect(), tables, sites, cosh_sinh, algebra: PhantomData })
+        let extents: Vec<Extent> = extents.collect();
+        let reaches = extents.iter().map(Extent::sum).collect();
+        Ok(Self { extents, reaches, tables, sites, cosh_sinh, algebra: PhantomData })
     }
 
     /// The numbers of a site in one plane of a table.

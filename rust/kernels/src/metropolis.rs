@@ -1,0 +1,204 @@
+//! Markov chains of configurations, by the rule of Metropolis and Hastings.
+//!
+//! A move from σ to σ' is accepted with probability min(1, |ψ(σ')/ψ(σ)|^p T(σ' → σ) / T(σ → σ')), where T is how likely a
+//! [`Rule`] proposes it. A [`Walker`] knows the ratio of the amplitudes without evaluating either.
+//!
+//! The random numbers of a chain are a stream of their own, of which the key and the number of the chain are all there
+//! is to know: a chain is the same whichever thread, device or process runs it, and beside whichever others.
+
+use crate::local_states::LocalIndex;
+use crate::rules::Rule;
+use chacha20::ChaCha8Rng;
+use pulp::{Arch, Simd, WithSimd};
+use rand::{RngExt, SeedableRng};
+
+/// The words of a [`Key`].
+pub const KEY_WORDS: usize = 8;
+
+/// What all chains' random numbers depend on.
+pub type Key = [u32; KEY_WORDS];
+
+/// |ψ(σ')/ψ(σ)|, as it is known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Odds {
+    /// Its square.
+    Squared(f64),
+    /// Its logarithm, where the square might be no number of its own.
+    Log(f64),
+}
+
+impl Odds {
+    /// Its power, as probabilities have it.
+    #[inline(always)]
+    fn to_the(self, power: f64) -> f64 {
+        match self {
+            #[allow(clippy::float_cmp, reason = "nearly always it is exactly 2")]
+            Self::Squared(square) if power == 2.0 => square,
+            Self::Squared(square) => square.powf(0.5 * power),
+            Self::Log(log) => (power * log).exp(),
+        }
+    }
+}
+
+/// An amplitude at a configuration that moves, of sites with two local states each.
+pub trait Walker {
+    /// Goes to a configuration of local indices.
+    fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]);
+
+    /// The ratio of the amplitude with some sites flipped, each named once, to that of the configuration.
+    fn odds<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], sites: &[u32]) -> Odds;
+
+    /// Goes to where [`Walker::odds`] was called for last. The indices are those of the new configuration.
+    fn accept<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]);
+}
+
+/// What chains have in common.
+#[derive(Debug, Clone, Copy)]
+pub struct Sampling {
+    /// What their random numbers depend on.
+    pub key: Key,
+    /// p of the distribution |ψ|^p.
+    pub power: f64,
+    /// So many moves are proposed between samples.
+    pub sweep: usize,
+}
+
+/// Runs one chain from a configuration on, to the end of which it goes, and writes its samples, one behind the other.
+/// Gives the number of moves that were accepted.
+pub fn run<W: Walker, R: Rule>(
+    sampling: &Sampling,
+    chain: u64,
+    walker: &mut W,
+    rule: &mut R,
+    start: &[LocalIndex],
+    samples: &mut [LocalIndex],
+) -> u64 {
+    Arch::new().dispatch(Chain { sampling, chain, walker, rule, start, samples })
+}
+
+/// What [`run`] does.
+struct Chain<'a, W, R> {
+    sampling: &'a Sampling,
+    chain: u64,
+    walker: &'a mut W,
+    rule: &'a mut R,
+    start: &'a [LocalIndex],
+    samples: &'a mut [LocalIndex],
+}
+
+impl<W: Walker, R: Rule> WithSimd for Chain<'_, W, R> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> u64 {
+        let Self { sampling, chain, walker, rule, start, samples } = self;
+        let mut rng = random_numbers(&sampling.key, chain);
+        let mut indices = start.to_vec();
+        let mut sites = Vec::new();
+        let mut accepted = 0;
+        walker.visit(simd, &indices);
+        rule.visit(&indices);
+        for sample in samples.chunks_exact_mut(indices.len().max(1)) {
+            for _ in 0..sampling.sweep {
+                sites.clear();
+                // How much likelier the way back is proposed than the way there.
+                let Some(correction) = rule.propose(&mut rng, &mut sites) else { continue };
+                let uniform: f64 = rng.random();
+                let odds =
+                    if sites.is_empty() { 1.0 } else { walker.odds(simd, &indices, &sites).to_the(sampling.power) };
+                // Not accepted if it isn't a number.
+                if uniform < odds * correction {
+                    accepted += 1;
+                    if !sites.is_empty() {
+                        for &site in &sites {
+                            indices[site as usize] ^= 1;
+                        }
+                        walker.accept(simd, &indices);
+                        rule.accept();
+                    }
+                } else {
+                    rule.reject();
+                }
+            }
+            sample.copy_from_slice(&indices);
+        }
+        accepted
+    }
+}
+
+/// The random numbers of a chain.
+fn random_numbers(key: &Key, chain: u64) -> ChaCha8Rng {
+    let mut seed = [0; 4 * KEY_WORDS];
+    for (bytes, word) in seed.chunks_exact_mut(4).zip(key) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    let mut rng = ChaCha8Rng::from_seed(seed);
+    rng.set_stream(chain);
+    rng
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::Local;
+
+    /// ψ that is `up` to the power of how many sites have their second local state.
+    struct Product {
+        up: f64,
+        visited: Vec<LocalIndex>,
+    }
+
+    impl Walker for Product {
+        fn visit<S: Simd>(&mut self, _: S, indices: &[LocalIndex]) {
+            self.visited = indices.to_vec();
+        }
+
+        fn odds<S: Simd>(&mut self, _: S, indices: &[LocalIndex], sites: &[u32]) -> Odds {
+            assert_eq!(indices, self.visited);
+            let log: f64 =
+                sites.iter().map(|&site| if indices[site as usize] == 0 { self.up.ln() } else { -self.up.ln() }).sum();
+            if sites[0] % 2 == 0 { Odds::Log(log) } else { Odds::Squared((2.0 * log).exp()) }
+        }
+
+        fn accept<S: Simd>(&mut self, _: S, indices: &[LocalIndex]) {
+            self.visited = indices.to_vec();
+        }
+    }
+
+    fn samples(key: u32, power: f64, chain: u64, up: f64, length: usize) -> (Vec<LocalIndex>, u64) {
+        let sampling = Sampling { key: [key; KEY_WORDS], power, sweep: 5 };
+        let mut samples = vec![7; 3 * length];
+        let mut walker = Product { up, visited: Vec::new() };
+        let accepted = run(&sampling, chain, &mut walker, &mut Local::new(3), &[0, 1, 0], &mut samples);
+        (samples, accepted)
+    }
+
+    #[test]
+    fn sites_are_as_likely_as_they_should_be() {
+        for power in [0.5, 2.0, 3.0] {
+            let (samples, accepted) = samples(1, power, 0, 0.6, 20_000);
+            let weight = 0.6_f64.powf(power);
+            let found = samples.iter().map(|&index| f64::from(index)).sum::<f64>() / samples.len() as f64;
+            // Four deviations of samples that hardly depend on those before.
+            assert!((found - weight / (1.0 + weight)).abs() < 4.0 * (0.25_f64 / 60_000.0).sqrt() * 1.5, "{found}");
+            // Half of the moves go each way.
+            let expected = 2.0 * weight / (1.0 + weight);
+            assert!((accepted as f64 / 100_000.0 - expected).abs() < 0.01, "{accepted}");
+        }
+    }
+
+    #[test]
+    fn streams_depend_on_key_and_chain_alone() {
+        let one = samples(1, 2.0, 3, 0.6, 50);
+        assert_eq!(one, samples(1, 2.0, 3, 0.6, 50));
+        assert_eq!(one.0[..60], samples(1, 2.0, 3, 0.6, 20).0, "the beginning of a longer chain");
+        assert_ne!(one.0, samples(1, 2.0, 4, 0.6, 50).0);
+        assert_ne!(one.0, samples(2, 2.0, 3, 0.6, 50).0);
+    }
+
+    #[test]
+    fn what_is_no_number_is_not_accepted() {
+        let (samples, accepted) = samples(1, 2.0, 0, f64::NAN, 4);
+        assert_eq!((samples, accepted), ([0, 1, 0].repeat(4), 0));
+    }
+}

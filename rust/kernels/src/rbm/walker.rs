@@ -1,0 +1,268 @@
+//! A machine at a configuration that moves.
+
+use super::{Extent, Machine, at, lanes, vectors, vectors_mut, zeros};
+use crate::local_states::LocalIndex;
+use crate::metropolis::{self, Odds};
+use crate::planes::{Algebra, Changed, Planes, Real, complex, planes, planes_mut, sum_rows};
+use aligned_vec::AVec;
+use pulp::Simd;
+use std::array::from_fn;
+
+/// After so many moves θ is summed up anew, since each adds a rounding error.
+const MOVES: usize = 256;
+
+/// A [`Machine`] at a configuration, as a [`metropolis::Walker`].
+///
+/// To flip a site is to go from tanh θ to tanh(θ + δ) = B / A, with A = cosh δ + tanh θ sinh δ and
+/// B = sinh δ + tanh θ cosh δ. The product of all |A| is the ratio of the amplitudes, but for the visible biases. Of several sites
+/// one after the other is flipped. So neither a proposal nor a move takes any transcendental function, but the errors of
+/// tanh θ grow by 1 / |A|² with each move: where that has become too much it is computed anew.
+#[derive(Debug)]
+pub struct Walker<'a, T, A, const P: usize> {
+    machine: &'a Machine<'a, T, A, P>,
+    changed: Changed,
+    /// θ of the configuration, `(planes, units)`.
+    theta: AVec<T>,
+    /// tanh θ, alike.
+    tanh: AVec<T>,
+    /// A and B of the move, alike.
+    a: AVec<T>,
+    b: AVec<T>,
+    proposal: Proposal,
+    /// How many moves there were since θ was summed up.
+    moves: usize,
+    /// How much larger the errors of tanh θ may be than when it was computed.
+    growth: f64,
+}
+
+/// Some sites that are to be flipped.
+#[derive(Debug, Default)]
+struct Proposal {
+    /// The sites, and whether they go from their second to their first state.
+    flips: Vec<(usize, bool)>,
+    careful: bool,
+}
+
+impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
+    /// At no configuration.
+    #[must_use]
+    pub fn new(machine: &'a Machine<'a, T, A, P>) -> Self {
+        let [theta, tanh, a, b] = [(); 4].map(|()| zeros(P * machine.tables.units));
+        let proposal = Proposal::default();
+        Self { machine, changed: Changed::default(), theta, tanh, a, b, proposal, moves: 0, growth: 1.0 }
+    }
+
+    /// tanh θ from θ.
+    #[inline(always)]
+    fn renew_tanh(&mut self) {
+        A::tanh_of(planes(&self.theta), planes_mut(&mut self.tanh));
+        self.growth = 1.0;
+    }
+
+    /// A and B of the first flip.
+    #[inline(always)]
+    fn first<S: Simd>(simd: S, tanh: Planes<T, S, P>, [c, s]: [Planes<T, S, P>; 2]) -> [Planes<T, S, P>; 2] {
+        [A::product_plus::<T, S>(simd, tanh, s, c), A::product_plus::<T, S>(simd, tanh, c, s)]
+    }
+
+    /// A and B with one flip more.
+    #[inline(always)]
+    fn next<S: Simd>(simd: S, [a, b]: [Planes<T, S, P>; 2], [c, s]: [Planes<T, S, P>; 2]) -> [Planes<T, S, P>; 2] {
+        let (of_a, of_b) = (A::product::<T, S>(simd, a, c), A::product::<T, S>(simd, b, c));
+        [A::product_plus::<T, S>(simd, b, s, of_a), A::product_plus::<T, S>(simd, a, s, of_b)]
+    }
+
+    /// cosh δ and sinh δ of a flip.
+    #[inline(always)]
+    fn step<S: Simd>(
+        simd: S,
+        [c, s]: [&[&[T::Vector<S>]; P]; 2],
+        sign: T::Vector<S>,
+        place: usize,
+    ) -> [Planes<T, S, P>; 2] {
+        let mut s = at(s, place);
+        for plane in &mut s {
+            *plane = T::signed(simd, *plane, sign);
+        }
+        [at(c, place), s]
+    }
+
+    /// The tables of a flip, and its sign.
+    #[inline(always)]
+    fn tables<S: Simd>(
+        machine: &'a Machine<'a, T, A, P>,
+        simd: S,
+        (site, back): (usize, bool),
+    ) -> ([[&[T::Vector<S>]; P]; 2], T::Vector<S>) {
+        let sign = T::splat(simd, [T::default(), -T::default()][usize::from(back)]);
+        let [cosh, sinh] = machine.rows(site);
+        ([vectors::<T, S, P>(cosh), vectors::<T, S, P>(sinh)], sign)
+    }
+
+    /// The product of the magnitudes of A, lane by lane, of `N` flips.
+    #[inline(always)]
+    fn product<S: Simd, const N: usize>(&self, simd: S, flips: [(usize, bool); N]) -> T::Vector<S> {
+        let tables = flips.map(
+            #[inline(always)]
+            |flip| Self::tables(self.machine, simd, flip),
+        );
+        let tanh = vectors::<T, S, P>(planes(&self.tanh));
+        let len = tanh[0].len();
+        let mut product = T::splat(simd, T::ONE);
+        for place in 0..len {
+            let t = at(&tanh, place);
+            let ([cosh, sinh], sign) = &tables[0];
+            let [c, s] = Self::step(simd, [cosh, sinh], *sign, place);
+            let mut numbers = Self::first(simd, t, [c, s]);
+            for ([cosh, sinh], sign) in &tables[1..] {
+                let tables = Self::step(simd, [cosh, sinh], *sign, place);
+                numbers = Self::next(simd, numbers, tables);
+            }
+            product = T::times(simd, product, A::magnitude::<T, S>(simd, numbers[0]));
+        }
+        product
+    }
+
+    /// A and B of all units, after any number of flips.
+    #[inline(always)]
+    fn go<S: Simd>(&mut self, simd: S) {
+        let Self { machine, tanh, a, b, proposal, .. } = self;
+        let tanh = vectors::<T, S, P>(planes(tanh));
+        let a = planes_mut::<T, P>(a).map(|plane| vectors_mut::<T, S>(plane));
+        let b = planes_mut::<T, P>(b).map(|plane| vectors_mut::<T, S>(plane));
+        for (which, &flip) in proposal.flips.iter().enumerate() {
+            let ([cosh, sinh], sign) = Self::tables(machine, simd, flip);
+            for place in 0..tanh[0].len() {
+                let [c, s] = Self::step(simd, [&cosh, &sinh], sign, place);
+                let [new_a, new_b] = if which == 0 {
+                    Self::first(simd, at(&tanh, place), [c, s])
+                } else {
+                    Self::next(simd, [at(&a, place), at(&b, place)], [c, s])
+                };
+                for plane in 0..P {
+                    a[plane][place] = new_a[plane];
+                    b[plane][place] = new_b[plane];
+                }
+            }
+        }
+    }
+
+    /// The odds by ln cosh, where A could cancel or its product overflow.
+    #[cold]
+    fn careful_odds(&self, log_of_bias: f64) -> Odds {
+        let units = self.machine.tables.units;
+        let logs = (0..units).map(|unit| {
+            let mut changed: [f64; P] = from_fn(|plane| self.theta[plane * units + unit].into());
+            let before = A::log_cosh(changed);
+            for &(site, back) in &self.proposal.flips {
+                for (plane, changed) in changed.iter_mut().enumerate() {
+                    let delta: f64 = self.machine.of_site(self.machine.tables.delta, plane, site)[unit].into();
+                    *changed += if back { -delta } else { delta };
+                }
+            }
+            A::log_cosh(changed).re - before.re
+        });
+        Odds::Log(logs.sum::<f64>() + log_of_bias)
+    }
+}
+
+impl<T: Real, A: Algebra<P>, const P: usize> metropolis::Walker for Walker<'_, T, A, P> {
+    #[inline(always)]
+    fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]) {
+        let tables = self.machine.tables;
+        self.changed.set(indices, 1);
+        let sums = planes_mut::<T, P>(&mut self.theta).into_iter();
+        for ((sums, first), delta) in sums.zip(planes::<T, P>(tables.theta)).zip(planes::<T, P>(tables.delta)) {
+            sum_rows(simd, first, delta, &self.changed, sums);
+        }
+        self.moves = 0;
+        self.renew_tanh();
+    }
+
+    #[inline(always)]
+    fn odds<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], sites: &[u32]) -> Odds {
+        let machine = self.machine;
+        let (mut log_of_bias, mut reach, mut largest) = (0.0, 0.0, 0.0);
+        self.proposal.flips.clear();
+        for &site in sites {
+            let site = site as usize;
+            let back = indices[site] == 1;
+            self.proposal.flips.push((site, back));
+            let bias = complex::<P>(from_fn(|plane| machine.tables.bias[plane * machine.sites + site].into())).re;
+            log_of_bias += if back { -bias } else { bias };
+            reach += machine.reaches[site];
+            largest += machine.extents[site].largest;
+        }
+        // How large the logarithms of the magnitudes can be.
+        let scale = if A::SQUARED { 2.0 } else { 1.0 };
+        let in_doubles = scale * (reach + log_of_bias.abs()) > T::RANGE;
+        self.proposal.careful = largest > T::NARROW
+            || scale * (reach + log_of_bias.abs()) > f64::RANGE
+            || (in_doubles && scale * self.largest_sum(lanes::<T, S>()) > T::RANGE);
+        if self.proposal.careful {
+            return self.careful_odds(log_of_bias);
+        }
+        let product = match self.proposal.flips[..] {
+            [flip] => self.product(simd, [flip]),
+            [flip, other] => self.product(simd, [flip, other]),
+            _ => {
+                self.go(simd);
+                let a = vectors::<T, S, P>(planes(&self.a));
+                let mut product = T::splat(simd, T::ONE);
+                for place in 0..a[0].len() {
+                    product = T::times(simd, product, A::magnitude::<T, S>(simd, at(&a, place)));
+                }
+                product
+            }
+        };
+        let product: f64 = if in_doubles {
+            let of_lanes: &[T] = bytemuck::cast_slice(std::slice::from_ref(&product));
+            of_lanes.iter().map(|&lane| lane.into()).product()
+        } else {
+            T::product_of_lanes(simd, product).into()
+        };
+        let of_bias = if log_of_bias == 0.0 { 1.0 } else { (2.0 * log_of_bias).exp() };
+        Odds::Squared(if A::SQUARED { product } else { product * product } * of_bias)
+    }
+
+    #[inline(always)]
+    fn accept<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]) {
+        self.moves += 1;
+        if self.moves == MOVES {
+            self.visit(simd, indices);
+            return;
+        }
+        let machine = self.machine;
+        let theta = planes_mut::<T, P>(&mut self.theta).into_iter();
+        for (plane, theta) in theta.enumerate() {
+            for &(site, back) in &self.proposal.flips {
+                let sign = T::splat(simd, [T::default(), -T::default()][usize::from(back)]);
+                let delta: &[T::Vector<S>] = bytemuck::cast_slice(machine.of_site(machine.tables.delta, plane, site));
+                for (theta, &delta) in vectors_mut::<T, S>(theta).iter_mut().zip(delta) {
+                    *theta = T::plus(simd, *theta, T::signed(simd, delta, sign));
+                }
+            }
+        }
+        if !self.proposal.careful {
+            self.go(simd);
+            let smallest = A::quotients(planes(&self.b), planes(&self.a), planes_mut(&mut self.tanh));
+            self.growth /= smallest.min(1.0);
+        }
+        // Also if it is no number.
+        if self.proposal.careful || !(self.growth < T::GROWTH) {
+            self.renew_tanh();
+        }
+    }
+}
+
+impl<T: Real, A: Algebra<P>, const P: usize> Walker<'_, T, A, P> {
+    /// The largest sum of |Re δ| over the units that are multiplied with each other in vectors of so many numbers.
+    #[cold]
+    fn largest_sum(&self, lanes: usize) -> f64 {
+        let mut extent = Extent::default();
+        for &(site, _) in &self.proposal.flips {
+            extent.add(&self.machine.extents[site]);
+        }
+        extent.largest_sum(lanes)
+    }
+}
