@@ -8,22 +8,24 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ferroket import distributed, local_energy, operator
+    from ferroket import distributed, local_energy, operator, sampler
+    from ferroket.acceleration import disable, enable
     from ferroket.distributed import initialize, runtime_info
-    from ferroket.local_energy import disable, enable, explain
+    from ferroket.local_energy import explain
     from ferroket.operator import accelerate
 
 # Where each public name lives; a name that equals its module is the module itself.
 _PUBLIC = {
     "accelerate": "ferroket.operator",
-    "disable": "ferroket.local_energy",
+    "disable": "ferroket.acceleration",
     "distributed": "ferroket.distributed",
-    "enable": "ferroket.local_energy",
+    "enable": "ferroket.acceleration",
     "explain": "ferroket.local_energy",
     "initialize": "ferroket.distributed",
     "local_energy": "ferroket.local_energy",
     "operator": "ferroket.operator",
     "runtime_info": "ferroket.distributed",
+    "sampler": "ferroket.sampler",
 }
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "local_energy",
     "operator",
     "runtime_info",
+    "sampler",
 ]
 
 

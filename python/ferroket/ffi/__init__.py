@@ -5,6 +5,7 @@ This is the only package that knows :mod:`jax.ffi`. An operator family describes
 :func:`compact_elements` and :func:`count_elements`.
 """
 
+from ferroket.ffi.chains import metropolis_chains
 from ferroket.ffi.compact import compact_elements, count_elements
 from ferroket.ffi.connected import connected_elements
 from ferroket.ffi.distinct import distinct_rows
@@ -19,4 +20,5 @@ __all__ = [
     "count_elements",
     "distinct_rows",
     "known_local_values",
+    "metropolis_chains",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 
 from ferroket.ffi.targets import TARGETS
 
-Attribute = bool | int | float | tuple[int, ...] | tuple[float, ...]
+Attribute = bool | int | float | str | tuple[int, ...] | tuple[float, ...]
 Attributes = tuple[tuple[str, Attribute], ...]
 
 
@@ -19,10 +19,10 @@ def static(attributes: dict[str, Attribute]) -> Attributes:
 
 
 def for_handler(attributes: Attributes) -> dict[str, Any]:
-    """Attributes as the Rust handlers take them: booleans, 64-bit scalars, and arrays of them."""
+    """Attributes as the Rust handlers take them: booleans, strings, 64-bit scalars, and arrays of them."""
 
     def convert(value: Attribute) -> Any:
-        if isinstance(value, bool):
+        if isinstance(value, bool | str):
             return value
         numbers = np.asarray(value)
         exact = numbers.astype(np.int64 if numbers.dtype.kind in "iu" else np.float64)

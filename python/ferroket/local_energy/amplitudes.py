@@ -30,6 +30,10 @@ class Amplitudes(ABC):
         """What else it takes."""
         return {}
 
+    @abstractmethod
+    def log_modulus(self) -> "Amplitudes":
+        """Amplitudes of the same modulus, without a phase if that is less to compute: what a sampler's chains depend on."""
+
     def local_values(self, form: Terms, samples: jax.Array) -> jax.Array:
         """The local values ``(Ns,)`` of samples ``(Ns, N)``, which may not be sharded; complex."""
         return known_local_values(
@@ -67,6 +71,10 @@ class Machine(Amplitudes):
         """See :class:`Amplitudes`."""
         return {"pairs": False}
 
+    def log_modulus(self) -> Amplitudes:
+        """Itself: with complex numbers, modulus and phase of cosh θ depend on both parts of θ."""
+        return self
+
 
 @dataclass(frozen=True)
 class ModulusAndPhase(Amplitudes):
@@ -86,6 +94,10 @@ class ModulusAndPhase(Amplitudes):
         """See :class:`Amplitudes`."""
         return {"pairs": True}
 
+    def log_modulus(self) -> Amplitudes:
+        """See :class:`Amplitudes`."""
+        return self.modulus
+
 
 @dataclass(frozen=True)
 class Quadratic(Amplitudes):
@@ -104,6 +116,10 @@ class Quadratic(Amplitudes):
     def tables(self) -> list[jax.Array]:
         """See :class:`Amplitudes`."""
         return _planes(_padded(self.linear), _padded(self.pairs))
+
+    def log_modulus(self) -> Amplitudes:
+        """See :class:`Amplitudes`."""
+        return Quadratic(self.linear.real, self.pairs.real)
 
 
 def _padded(table: jax.Array) -> jax.Array:

@@ -55,7 +55,12 @@ def is_enabled() -> bool:
 
 def replacement(operator: DiscreteOperator) -> Accelerated | None:
     """What an operator of NetKet's is replaced by, or None if it can't be, or isn't to be."""
-    if not _is_enabled or any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(operator)):
+    return accelerated(operator) if _is_enabled else None
+
+
+def accelerated(operator: DiscreteOperator) -> Accelerated | None:
+    """What :func:`ferroket.accelerate` makes of an operator of NetKet's, once; None if it can't, or if it is traced."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(operator)):
         return None
     state = dict(_state(operator))
     known = _CACHE.get(id(operator))

@@ -14,7 +14,7 @@ from ferroket.ffi.varying import align
 from ferroket.local_energy import any_network
 from ferroket.local_energy.amplitudes import Amplitudes
 from ferroket.operator.accelerated import Accelerated
-from ferroket.operator.compiled import Form, Tables, Terms
+from ferroket.operator.compiled import Form, LocalStates, Tables, Terms
 
 DTYPES = tuple(np.dtype(dtype) for dtype in (np.float32, np.float64, np.complex64, np.complex128))
 """The dtypes that parameters may have."""
@@ -60,14 +60,19 @@ def register(family: Family) -> Family:
 
 def find(vstate: MCState, operator: Accelerated) -> tuple[Family | None, list[str]]:
     """The family that evaluates the model of a state, if there is one, and otherwise why there is none."""
-    model = vstate._model
-    form = operator._form
-    reasons = [*_of_state(vstate), *_of_operator(form)]
+    found, reasons = of_model(vstate._model, vstate.variables, vstate.hilbert.size)
+    reasons = [*reasons, *_of_operator(operator._form)]
+    return (None if reasons else found), reasons
+
+
+def of_model(model: Any, variables: Any, n_sites: int) -> tuple[Family | None, list[str]]:
+    """The family of a model with these variables, if there is one, and otherwise why there is none."""
+    reasons = _of_variables(variables)
     about_model = []
     for family in FAMILIES:
         reason = family.why_not(model)
         if reason is None:
-            reasons = [*_of_parameters(vstate), *reasons]
+            reasons = [*_of_parameters(model, variables, n_sites), *reasons]
             return (None, reasons) if reasons else (family, [])
         if reason.startswith(_ALMOST):
             about_model.append(reason.removeprefix(_ALMOST))
@@ -86,20 +91,20 @@ def almost(reason: str) -> str:
     return _ALMOST + reason
 
 
-def _of_state(vstate: MCState) -> list[str]:
-    if set(vstate.variables) != {"params"}:
+def _of_variables(variables: Any) -> list[str]:
+    if set(variables) != {"params"}:
         return ["the state has variables other than parameters"]
-    dtypes = {np.dtype(leaf.dtype) for leaf in jax.tree.leaves(vstate.variables)}
+    dtypes = {np.dtype(leaf.dtype) for leaf in jax.tree.leaves(variables)}
     return [f"there are parameters of {dtype}" for dtype in dtypes if dtype not in DTYPES]
 
 
-def _of_parameters(vstate: MCState) -> list[str]:
+def _of_parameters(model: Any, variables: Any, n_sites: int) -> list[str]:
     """A model ignores parameters that it doesn't have, and casts others: a family would not."""
-    found = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), dict(vstate.variables))
+    found = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), dict(variables))
     try:
-        own = _parameters(vstate._model, vstate.hilbert.size)
+        own = _parameters(model, n_sites)
     except TypeError:  # the model can't be hashed
-        own = _parameters.__wrapped__(vstate._model, vstate.hilbert.size)
+        own = _parameters.__wrapped__(model, n_sites)
     same = jax.tree.structure(found) == jax.tree.structure(own) and jax.tree.leaves(found) == jax.tree.leaves(own)
     return [] if same else ["the parameters aren't those that the model has when it is new"]
 
@@ -153,7 +158,7 @@ def _forward(
     dtype = jnp.result_type(form.dtype, jax.eval_shape(logpsi, variables, sample).dtype)
 
     def on_cpu(variables: Any, form: Terms, samples: jax.Array) -> jax.Array:
-        first, step = _local_states(form, jnp.result_type(samples, *jax.tree.leaves(variables)))
+        first, step = local_states(form.sites, jnp.result_type(samples, *jax.tree.leaves(variables)))
         local = family.amplitudes(model, variables, first, step).local_values(form, samples)
         local = (local if jnp.issubdtype(dtype, jnp.complexfloating) else local.real).astype(dtype)
         # All parameters are part of every ψ(σ), and so of every ratio.
@@ -167,9 +172,8 @@ def _forward(
     return jax.lax.platform_dependent(variables, form, samples, cpu=on_cpu, default=elsewhere)
 
 
-def _local_states(form: Terms, dtype: Any) -> list[jax.Array]:
+def local_states(sites: LocalStates, dtype: Any) -> list[jax.Array]:
     """The first local state of each site, and how much the second one exceeds it, ``(N,)`` of real numbers."""
-    sites = form.sites
     real = jnp.finfo(dtype).dtype
     kind = sites.kind if sites.kind.size else np.zeros(sites.n_sites, np.int32)
     return [jnp.asarray(of_kinds, real)[kind] for of_kinds in (sites.starts, sites.steps)]

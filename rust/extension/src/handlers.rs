@@ -4,6 +4,7 @@ use ferroket_xla_ffi::raw::Handler;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+mod amplitudes;
 mod blocks;
 mod compact;
 mod configurations;
@@ -13,9 +14,12 @@ mod distinct;
 mod forms;
 mod ising;
 mod local_values;
+mod metropolis;
 mod padded;
 
-const HANDLERS: [(&str, Handler); 10] = [
+const HANDLERS: [(&str, Handler); 12] = [
+    ("ferroket_chains_jastrow", metropolis::jastrow),
+    ("ferroket_chains_rbm", metropolis::rbm),
     ("ferroket_distinct_rows", distinct::distinct_rows),
     ("ferroket_ising", ising::connected_elements),
     ("ferroket_terms", padded::terms),

@@ -64,22 +64,22 @@ pub struct Sampling {
 }
 
 /// Runs one chain from a configuration on, to the end of which it goes, and writes its samples, one behind the other.
-/// Gives the number of moves that were accepted.
+/// Gives how many moves were accepted. The chain has this number among all.
 pub fn run<W: Walker, R: Rule>(
     sampling: &Sampling,
-    chain: u64,
+    number: u64,
     walker: &mut W,
     rule: &mut R,
     start: &[LocalIndex],
     samples: &mut [LocalIndex],
 ) -> u64 {
-    Arch::new().dispatch(Chain { sampling, chain, walker, rule, start, samples })
+    Arch::new().dispatch(Chain { sampling, number, walker, rule, start, samples })
 }
 
 /// What [`run`] does.
 struct Chain<'a, W, R> {
     sampling: &'a Sampling,
-    chain: u64,
+    number: u64,
     walker: &'a mut W,
     rule: &'a mut R,
     start: &'a [LocalIndex],
@@ -91,8 +91,8 @@ impl<W: Walker, R: Rule> WithSimd for Chain<'_, W, R> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> u64 {
-        let Self { sampling, chain, walker, rule, start, samples } = self;
-        let mut rng = random_numbers(&sampling.key, chain);
+        let Self { sampling, number, walker, rule, start, samples } = self;
+        let mut rng = random_numbers(&sampling.key, number);
         let mut indices = start.to_vec();
         let mut sites = Vec::new();
         let mut accepted = 0;
@@ -157,7 +157,7 @@ mod tests {
             assert_eq!(indices, self.visited);
             let log: f64 =
                 sites.iter().map(|&site| if indices[site as usize] == 0 { self.up.ln() } else { -self.up.ln() }).sum();
-            if sites[0] % 2 == 0 { Odds::Log(log) } else { Odds::Squared((2.0 * log).exp()) }
+            if sites[0] == 0 { Odds::Log(log) } else { Odds::Squared((2.0 * log).exp()) }
         }
 
         fn accept<S: Simd>(&mut self, _: S, indices: &[LocalIndex]) {

@@ -349,7 +349,9 @@ mod tests {
                 }
                 let odds = walker.odds(simd, &indices, &sites);
                 let mut there = indices.clone();
-                sites.iter().for_each(|&site| there[site as usize] ^= 1);
+                for &site in &sites {
+                    there[site as usize] ^= 1;
+                }
                 let log_there = log_psi(&there).re;
                 let expected = log_there - log_here;
                 let allowed = tolerance * (1.0 + log_here.abs() + log_there.abs());

@@ -134,6 +134,12 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Machine<'a, T, A, P> {
         Ok(Self { extents, reaches, tables, sites, cosh_sinh, algebra: PhantomData })
     }
 
+    /// How many numbers θ of a sample consists of.
+    #[must_use]
+    pub fn numbers(&self) -> usize {
+        P * self.tables.units
+    }
+
     /// The numbers of a site in one plane of a table.
     #[inline(always)]
     fn of_site<'t>(&self, table: &'t [T], plane: usize, site: usize) -> &'t [T] {

@@ -392,7 +392,9 @@ mod tests {
             sites.sort_unstable();
             assert!(here.iter().any(|(flipped, _)| *flipped == sites), "{sites:?} is no move");
             let mut there = indices.clone();
-            sites.iter().for_each(|&site| there[site as usize] ^= 1);
+            for &site in &sites {
+                there[site as usize] ^= 1;
+            }
             let total = |moves: &[(Vec<u32>, f64)]| moves.iter().fold(0.0, |total, (_, weight)| total + weight);
             let expected = total(&here) / total(&moves(&there));
             assert!(correction == expected || (correction / expected - 1.0).abs() < 1e-12, "{correction} {expected}");
@@ -439,7 +441,7 @@ mod tests {
                 row
             };
             let mut flip = vec![0; words];
-            (0..groups).for_each(|_| flip.extend(some(1 + groups % 3)));
+            for _ in 0..groups { flip.extend(some(1 + groups % 3)); }
             let n = 3 * (groups + 1);
             let (mask, sign): (Vec<_>, Vec<_>) = (0..n).map(|term| (some(term % 3), some(term % 2))).unzip();
             let (mask, sign) = (mask.concat(), sign.concat());

@@ -38,6 +38,41 @@ macro_rules! with_number_type {
 
 pub(super) use with_number_type;
 
+/// Evaluates `$body` with `$weights` standing for the values of an operator, as a slice of f64 or of complex f64.
+macro_rules! with_weights {
+    ($values:expr, $weights:ident => $body:expr) => {{
+        use ferroket_xla_ffi::DataType;
+        use num_complex::Complex;
+        let values = $values;
+        match values.dtype() {
+            DataType::F32 => {
+                let wide: Vec<f64> = values.typed::<f32>()?.as_slice().iter().map(|&v| v.into()).collect();
+                let $weights = &wide[..];
+                $body
+            }
+            DataType::F64 => {
+                let $weights = values.typed::<f64>()?.as_slice();
+                $body
+            }
+            DataType::C64 => {
+                let wide = |v: &Complex<f32>| Complex::<f64>::new(v.re.into(), v.im.into());
+                let wide: Vec<_> = values.typed::<Complex<f32>>()?.as_slice().iter().map(wide).collect();
+                let $weights = &wide[..];
+                $body
+            }
+            DataType::C128 => {
+                let $weights = values.typed::<Complex<f64>>()?.as_slice();
+                $body
+            }
+            other => Err(ferroket_xla_ffi::Error::invalid(format!(
+                "the values have dtype {other}, but must be real or complex floats"
+            ))),
+        }
+    }};
+}
+
+pub(super) use with_weights;
+
 /// The errors of the parts of a sweep over samples. The one of the first sample wins, whichever thread was faster.
 #[derive(Default)]
 pub(super) struct FirstError(Mutex<Option<(usize, ferroket_kernels::Error)>>);

@@ -63,22 +63,33 @@ impl FormArguments for TermsArguments {
     const TABLES: usize = 5;
 
     fn parse<'a>(frame: &Frame<'a>, sites: &Sites, values: usize, diagonal: bool) -> Result<Terms<'a>, Error> {
-        let first = vector::<i32>(frame, 3, "first")?;
-        let words = words(sites.len());
-        let rows = |index, name, rows: usize| -> Result<&'a [u32], Error> {
-            let table = frame.arg(index, name)?.typed::<u32>()?;
-            table.expect_dims(&[rows, words])?;
-            Ok(table.as_slice())
-        };
-        let tables = TermTables {
-            flip: rows(2, "flip", first.len().saturating_sub(1))?,
-            first,
-            mask: rows(4, "mask", values)?,
-            pattern: rows(5, "pattern", values)?,
-            sign: rows(6, "sign", values)?,
-        };
-        Terms::new(sites, tables, values, diagonal).map_err(|error| invalid(&error))
+        terms(frame, 2, sites, values, diagonal)
     }
+}
+
+/// The tables `flip`, `first`, `mask`, `pattern` and `sign` of [`TermsArguments`], which begin at an argument.
+pub(super) fn terms<'a>(
+    frame: &Frame<'a>,
+    argument: usize,
+    sites: &Sites,
+    values: usize,
+    diagonal: bool,
+) -> Result<Terms<'a>, Error> {
+    let first = vector::<i32>(frame, argument + 1, "first")?;
+    let words = words(sites.len());
+    let rows = |index, name, rows: usize| -> Result<&'a [u32], Error> {
+        let table = frame.arg(argument + index, name)?.typed::<u32>()?;
+        table.expect_dims(&[rows, words])?;
+        Ok(table.as_slice())
+    };
+    let tables = TermTables {
+        flip: rows(0, "flip", first.len().saturating_sub(1))?,
+        first,
+        mask: rows(2, "mask", values)?,
+        pattern: rows(3, "pattern", values)?,
+        sign: rows(4, "sign", values)?,
+    };
+    Terms::new(sites, tables, values, diagonal).map_err(|error| invalid(&error))
 }
 
 /// The form `tables`: tables `first_site (T + 1,)`, `sites (S,)`, `table (T,)`, `first_row (M + 1,)`,

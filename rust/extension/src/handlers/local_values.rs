@@ -1,15 +1,15 @@
 //! Local values with amplitudes whose ratios are known.
 
+use super::amplitudes::{self, with_types};
 use super::configurations::{Configurations, configurations};
-use super::dispatch::{FirstError, invalid};
+use super::dispatch::{FirstError, invalid, with_weights};
 use super::forms::{Operator, TermsArguments};
-use ferroket_kernels::jastrow::{self, Jastrow};
+use ferroket_kernels::jastrow;
 use ferroket_kernels::local_states::Sites;
-use ferroket_kernels::planes::{Complexes, Pairs, Reals};
 use ferroket_kernels::ratios::{Ratios, Weight, local_values};
-use ferroket_kernels::rbm::{self, Machine, Rbm};
+use ferroket_kernels::rbm;
 use ferroket_kernels::terms::{BLOCK, Terms};
-use ferroket_xla_ffi::{DataType, Element, Error, Frame, Rows, handler};
+use ferroket_xla_ffi::{DataType, Error, Frame, Rows, handler};
 use num_complex::Complex;
 use std::ops::Range;
 
@@ -36,69 +36,24 @@ const CACHED: usize = 1 << 16;
 /// The arguments that describe samples and operator.
 const ARGUMENTS: usize = Operator::<TermsArguments>::ARGUMENTS;
 
-/// Evaluates `$body` with the types of the amplitudes' tables and of their numbers, and how many planes these have; `$pairs`
-/// says whether they are [`Pairs`].
-macro_rules! with_types {
-    ($frame:expr, $pairs:expr, ($T:ident, $A:ident, $P:ident) => $body:expr) => {{
-        macro_rules! with {
-            ($tables:ty, $algebra:ty, $planes:literal) => {{
-                type $T = $tables;
-                type $A = $algebra;
-                const $P: usize = $planes;
-                $body
-            }};
-        }
-        let tables = $frame.arg(ARGUMENTS, "the first table")?;
-        tables.expect_rank(2)?;
-        match (tables.dtype(), tables.dims()[0], $pairs) {
-            (DataType::F32, 1, false) => with!(f32, Reals, 1),
-            (DataType::F64, 1, false) => with!(f64, Reals, 1),
-            (DataType::F32, 2, false) => with!(f32, Complexes, 2),
-            (DataType::F64, 2, false) => with!(f64, Complexes, 2),
-            (DataType::F32, 2, true) => with!(f32, Pairs, 2),
-            (DataType::F64, 2, true) => with!(f64, Pairs, 2),
-            (dtype, planes, _) => Err(Error::invalid(format!(
-                "the tables have {planes} planes of {dtype}, but must have 1 or 2 (if pairs: 2) of float32 or float64"
-            ))),
-        }
-    }};
-}
-
 fn call_rbm(frame: &Frame) -> Result<(), Error> {
-    frame.expect_counts(ARGUMENTS + 3, 1)?;
+    frame.expect_counts(ARGUMENTS + amplitudes::RBM, 1)?;
     let pairs = frame.attr_bool("pairs")?;
-    with_types!(frame, pairs, (T, A, P) => {
+    with_types!(frame, ARGUMENTS, pairs, (T, A, P) => {
         let (_, sites) = shape(frame)?;
-        let units = columns(frame)?;
-        let tables = Rbm {
-            theta: table::<T>(frame, 0, "theta", &[P, units])?,
-            delta: table::<T>(frame, 1, "delta", &[P, sites, units])?,
-            bias: table::<T>(frame, 2, "bias", &[P, sites])?,
-            units,
-        };
-        let machine = Machine::<T, A, P>::new(tables, sites).map_err(|error| invalid(&error))?;
-        evaluate(frame, P * units, || rbm::Amplitudes::new(&machine))
+        let machine = amplitudes::machine::<T, A, P>(frame, ARGUMENTS, sites)?;
+        evaluate(frame, machine.numbers(), || rbm::Amplitudes::new(&machine))
     })
 }
 
 fn call_jastrow(frame: &Frame) -> Result<(), Error> {
-    frame.expect_counts(ARGUMENTS + 2, 1)?;
-    with_types!(frame, false, (T, A, P) => {
+    frame.expect_counts(ARGUMENTS + amplitudes::JASTROW, 1)?;
+    with_types!(frame, ARGUMENTS, false, (T, A, P) => {
         let (_, sites) = shape(frame)?;
-        let columns = columns(frame)?;
-        let fields = table::<T>(frame, 0, "fields", &[P, columns])?;
-        let pairs = table::<T>(frame, 1, "pairs", &[P, sites, columns])?;
-        let amplitudes = jastrow::Amplitudes::<T, A, P>::new(Jastrow { fields, pairs, columns }, sites);
-        let amplitudes = amplitudes.map_err(|error| invalid(&error))?;
-        evaluate(frame, P * columns, || amplitudes.clone())
+        let tables = amplitudes::quadratic::<T>(frame, ARGUMENTS, P, sites)?;
+        let amplitudes = jastrow::Amplitudes::<T, A, P>::new(tables, sites).map_err(|error| invalid(&error))?;
+        evaluate(frame, P * tables.columns, || amplitudes.clone())
     })
-}
-
-/// The length of the rows of the amplitudes' tables, the second of which is `(P, N, M)`.
-fn columns(frame: &Frame) -> Result<usize, Error> {
-    let table = frame.arg(ARGUMENTS + 1, "the second table")?;
-    table.expect_rank(3)?;
-    Ok(table.dims()[2])
 }
 
 /// The numbers of samples and sites.
@@ -108,37 +63,12 @@ fn shape(frame: &Frame) -> Result<(usize, usize), Error> {
     Ok((x.dims()[0], x.dims()[1]))
 }
 
-/// A table of the amplitudes.
-fn table<'a, T: Element>(
-    frame: &Frame<'a>,
-    index: usize,
-    name: &'static str,
-    dims: &[usize],
-) -> Result<&'a [T], Error> {
-    let table = frame.arg(ARGUMENTS + index, name)?.typed::<T>()?;
-    table.expect_dims(dims)?;
-    Ok(table.as_slice())
-}
-
 /// Has the threads of the pool evaluate blocks of samples, for each of which `amplitudes` holds so many numbers.
 fn evaluate<R: Ratios>(frame: &Frame, numbers: usize, amplitudes: impl Fn() -> R + Sync) -> Result<(), Error> {
     let (_, sites) = shape(frame)?;
     let Operator { sites, form, values } = Operator::<TermsArguments>::parse(frame, sites)?;
     let call = Call { frame, sites, form, numbers, amplitudes };
-    match values.dtype() {
-        DataType::F32 => {
-            let values: Vec<f64> = values.typed::<f32>()?.as_slice().iter().map(|&v| v.into()).collect();
-            call.with(&values)
-        }
-        DataType::F64 => call.with(values.typed::<f64>()?.as_slice()),
-        DataType::C64 => {
-            let wide = |v: &Complex<f32>| Complex::<f64>::new(v.re.into(), v.im.into());
-            let values: Vec<_> = values.typed::<Complex<f32>>()?.as_slice().iter().map(wide).collect();
-            call.with(&values)
-        }
-        DataType::C128 => call.with(values.typed::<Complex<f64>>()?.as_slice()),
-        other => Err(Error::invalid(format!("the values have dtype {other}, but must be real or complex floats"))),
-    }
+    with_weights!(values, values => call.with(values))
 }
 
 /// What is evaluated, but for the operator's values.

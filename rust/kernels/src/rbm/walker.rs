@@ -43,6 +43,42 @@ struct Proposal {
     careful: bool,
 }
 
+/// cosh δ and sinh δ of a flip.
+struct Flip<'a, T: Real, S: Simd, const P: usize> {
+    cosh: [&'a [T::Vector<S>]; P],
+    sinh: [&'a [T::Vector<S>]; P],
+    /// The sign of sinh δ.
+    sign: T::Vector<S>,
+}
+
+impl<'a, T: Real, S: Simd, const P: usize> Flip<'a, T, S, P> {
+    #[inline(always)]
+    fn new<A: Algebra<P>>(simd: S, machine: &'a Machine<'_, T, A, P>, (site, back): (usize, bool)) -> Self {
+        let [mut cosh, mut sinh] = machine.rows(site).map(vectors::<T, S, P>);
+        // All of the same length, so that the compiler knows that no place is outside.
+        let len = cosh[0].len();
+        for plane in 0..P {
+            (cosh[plane], sinh[plane]) = (&cosh[plane][..len], &sinh[plane][..len]);
+        }
+        Self { cosh, sinh, sign: T::splat(simd, [T::default(), -T::default()][usize::from(back)]) }
+    }
+
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.cosh[0].len()
+    }
+
+    /// Of one vector of units.
+    #[inline(always)]
+    fn at(&self, simd: S, place: usize) -> [Planes<T, S, P>; 2] {
+        let mut sinh = at(&self.sinh, place);
+        for plane in &mut sinh {
+            *plane = T::signed(simd, *plane, self.sign);
+        }
+        [at(&self.cosh, place), sinh]
+    }
+}
+
 impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
     /// At no configuration.
     #[must_use]
@@ -72,58 +108,30 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
         [A::product_plus::<T, S>(simd, b, s, of_a), A::product_plus::<T, S>(simd, a, s, of_b)]
     }
 
-    /// cosh δ and sinh δ of a flip.
-    #[inline(always)]
-    fn step<S: Simd>(
-        simd: S,
-        [c, s]: [&[&[T::Vector<S>]; P]; 2],
-        sign: T::Vector<S>,
-        place: usize,
-    ) -> [Planes<T, S, P>; 2] {
-        let mut s = at(s, place);
-        for plane in &mut s {
-            *plane = T::signed(simd, *plane, sign);
-        }
-        [at(c, place), s]
-    }
-
-    /// The tables of a flip, and its sign.
-    #[inline(always)]
-    fn tables<S: Simd>(
-        machine: &'a Machine<'a, T, A, P>,
-        simd: S,
-        (site, back): (usize, bool),
-    ) -> ([[&[T::Vector<S>]; P]; 2], T::Vector<S>) {
-        let sign = T::splat(simd, [T::default(), -T::default()][usize::from(back)]);
-        let [cosh, sinh] = machine.rows(site);
-        ([vectors::<T, S, P>(cosh), vectors::<T, S, P>(sinh)], sign)
-    }
-
     /// The product of the magnitudes of A, lane by lane, of `N` flips.
     #[inline(always)]
     fn product<S: Simd, const N: usize>(&self, simd: S, flips: [(usize, bool); N]) -> T::Vector<S> {
-        let tables = flips.map(
+        let flips = flips.map(
             #[inline(always)]
-            |flip| Self::tables(self.machine, simd, flip),
+            |flip| Flip::new(simd, self.machine, flip),
         );
-        let tanh = vectors::<T, S, P>(planes(&self.tanh));
-        let len = tanh[0].len();
+        let mut tanh = vectors::<T, S, P>(planes(&self.tanh));
+        let len = flips[0].len();
+        for tanh in &mut tanh {
+            *tanh = &tanh[..len];
+        }
         let mut product = T::splat(simd, T::ONE);
         for place in 0..len {
-            let t = at(&tanh, place);
-            let ([cosh, sinh], sign) = &tables[0];
-            let [c, s] = Self::step(simd, [cosh, sinh], *sign, place);
-            let mut numbers = Self::first(simd, t, [c, s]);
-            for ([cosh, sinh], sign) in &tables[1..] {
-                let tables = Self::step(simd, [cosh, sinh], *sign, place);
-                numbers = Self::next(simd, numbers, tables);
+            let mut numbers = Self::first(simd, at(&tanh, place), flips[0].at(simd, place));
+            for flip in &flips[1..] {
+                numbers = Self::next(simd, numbers, flip.at(simd, place));
             }
             product = T::times(simd, product, A::magnitude::<T, S>(simd, numbers[0]));
         }
         product
     }
 
-    /// A and B of all units, after any number of flips.
+    /// A and B of all units, after all flips.
     #[inline(always)]
     fn go<S: Simd>(&mut self, simd: S) {
         let Self { machine, tanh, a, b, proposal, .. } = self;
@@ -131,13 +139,12 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
         let a = planes_mut::<T, P>(a).map(|plane| vectors_mut::<T, S>(plane));
         let b = planes_mut::<T, P>(b).map(|plane| vectors_mut::<T, S>(plane));
         for (which, &flip) in proposal.flips.iter().enumerate() {
-            let ([cosh, sinh], sign) = Self::tables(machine, simd, flip);
-            for place in 0..tanh[0].len() {
-                let [c, s] = Self::step(simd, [&cosh, &sinh], sign, place);
+            let flip = Flip::<T, S, P>::new(simd, machine, flip);
+            for place in 0..flip.len() {
                 let [new_a, new_b] = if which == 0 {
-                    Self::first(simd, at(&tanh, place), [c, s])
+                    Self::first(simd, at(&tanh, place), flip.at(simd, place))
                 } else {
-                    Self::next(simd, [at(&a, place), at(&b, place)], [c, s])
+                    Self::next(simd, [at(&a, place), at(&b, place)], flip.at(simd, place))
                 };
                 for plane in 0..P {
                     a[plane][place] = new_a[plane];
@@ -248,8 +255,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> metropolis::Walker for Walker<'_, T
             let smallest = A::quotients(planes(&self.b), planes(&self.a), planes_mut(&mut self.tanh));
             self.growth /= smallest.min(1.0);
         }
-        // Also if it is no number.
-        if self.proposal.careful || !(self.growth < T::GROWTH) {
+        if self.proposal.careful || self.growth > T::GROWTH {
             self.renew_tanh();
         }
     }

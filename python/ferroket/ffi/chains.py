@@ -1,0 +1,92 @@
+"""The primitive ``metropolis_chains``: Markov chains of configurations, on CPUs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
+
+from ferroket.ffi.compact import on_one_device
+from ferroket.ffi.family import Attribute, Attributes, for_handler, static
+from ferroket.ffi.rules import batched
+from ferroket.ffi.varying import align
+
+_KEY_WORDS = 8
+
+
+def metropolis_chains(
+    amplitudes: str,
+    start: jax.Array,
+    chains: jax.Array,
+    key: jax.Array,
+    power: jax.Array,
+    *,
+    length: int,
+    of_rule: Sequence[jax.Array],
+    of_amplitudes: Sequence[jax.Array],
+    **attributes: Attribute,
+) -> tuple[jax.Array, jax.Array]:
+    """Samples of |ψ|^p by the rule of Metropolis and Hastings, on sites with two local states each.
+
+    Args:
+        amplitudes: What they are: there must be a handler that ends so.
+        start: Where the chains start, local indices, ``(C, N)``. They may not be sharded, except by
+            :func:`jax.shard_map`.
+        chains: The numbers of the chains, uint32 ``(C,)``. A chain's samples depend on its own number and start, and
+            on the other arguments, but not on what other chains there are.
+        key: A key of :mod:`jax.random`, typed or not, on which the random numbers depend.
+        power: p, a real scalar.
+        length: L, how many samples each chain gives.
+        of_rule: The numbers of the rule that proposes moves.
+        of_amplitudes: Those of the amplitudes, all of float32 or float64.
+        attributes: ``rule``, its name; ``sweep``, how many moves are proposed between samples; the rule's own.
+
+    Returns:
+        ``(samples, accepted)``: local indices, ``(C, L, N)`` of uint16, and how many moves of each chain were accepted,
+        integers ``(C,)``.
+    """
+    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        key = jax.random.key_data(key)
+    words = key.astype(np.uint32).ravel()[:_KEY_WORDS]
+    words = jnp.pad(words, (0, _KEY_WORDS - words.size))
+    numbers = [start.astype(np.uint16), chains.astype(np.uint32), words, power]
+    samples, accepted = metropolis_chains_p.bind(
+        *align([*numbers, *of_rule, *of_amplitudes]),
+        amplitudes=amplitudes,
+        length=length,
+        attributes=static(attributes),
+    )
+    return samples, accepted
+
+
+metropolis_chains_p = Primitive("metropolis_chains")
+metropolis_chains_p.multiple_results = True
+metropolis_chains_p.def_impl(
+    jax.jit(metropolis_chains_p.bind, static_argnames=("amplitudes", "length", "attributes"))
+)
+
+
+def _accepted() -> Any:
+    return jax.dtypes.canonicalize_dtype(np.int64)
+
+
+def _types(start: Any, *_: Any, length: int, **__: Any) -> list[Any]:
+    chains, sites = start.shape
+    return [on_one_device(start, (chains, length, sites), start.dtype), on_one_device(start, (chains,), _accepted())]
+
+
+def _call(*args: jax.Array, amplitudes: str, length: int, attributes: Attributes) -> list[jax.Array]:
+    chains, sites = args[0].shape
+    results = [
+        jax.ShapeDtypeStruct((chains, length, sites), np.uint16),
+        jax.ShapeDtypeStruct((chains,), _accepted()),
+    ]
+    return list(jax.ffi.ffi_call(f"ferroket_chains_{amplitudes}", results)(*args, **for_handler(attributes)))
+
+
+metropolis_chains_p.def_abstract_eval(_types)
+batching.primitive_batchers[metropolis_chains_p] = batched(metropolis_chains_p, any_batch=False)
+mlir.register_lowering(metropolis_chains_p, mlir.lower_fun(_call, multiple_results=True), platform="cpu")

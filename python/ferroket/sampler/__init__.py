@@ -1,0 +1,28 @@
+"""Metropolis samplers whose chains run in Rust where the model allows it, and are NetKet's own where not.
+
+The constructors are NetKet's. Models whose amplitude ratios are known, those of :mod:`ferroket.local_energy`, are sampled
+by chains in Rust on CPUs; :func:`explain` tells whether a state's are, and why not.
+"""
+
+from ferroket.sampler.explaining import Explanation, explain
+from ferroket.sampler.metropolis import (
+    MetropolisExchange,
+    MetropolisFermionHop,
+    MetropolisHamiltonian,
+    MetropolisLocal,
+    MetropolisSampler,
+)
+from ferroket.sampler.routing import disable, enable, is_enabled
+
+__all__ = [
+    "Explanation",
+    "MetropolisExchange",
+    "MetropolisFermionHop",
+    "MetropolisHamiltonian",
+    "MetropolisLocal",
+    "MetropolisSampler",
+    "disable",
+    "enable",
+    "explain",
+    "is_enabled",
+]

@@ -1,0 +1,167 @@
+"""Chains in Rust in the place of NetKet's: which samplers, models and states they are for, and how they are called."""
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import netket as nk
+import netket.jax as nkjax
+import numpy as np
+from netket.jax.sharding import sharding_decorator
+from netket.sampler import MetropolisSamplerState
+
+from ferroket.ffi import metropolis_chains
+from ferroket.local_energy.family import Family, local_states, of_model
+from ferroket.operator import compiled
+from ferroket.sampler.rules import KernelRule, kernel_rule
+
+_STATES = 2
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What runs instead of NetKet's sampler."""
+
+    family: Family
+    rule: KernelRule
+
+
+def plan(sampler: Any, machine: Any, parameters: Any) -> Plan | list[str]:
+    """What runs the chains of a sampler of NetKet's for a model, or why NetKet's own code does, as ends of sentences."""
+    reasons = _of_hilbert(sampler.hilbert)
+    rule = kernel_rule(sampler.rule, sampler.hilbert)
+    family, of_family = of_model(machine, parameters, sampler.hilbert.size)
+    reasons += [*([rule] if isinstance(rule, str) else []), *of_family]
+    if reasons or isinstance(rule, str) or family is None:
+        return reasons
+    platform = jax.default_backend()
+    if platform != "cpu":
+        return [f"the chains run on CPUs, and this is {platform}"]
+    return Plan(family, rule)
+
+
+@functools.lru_cache(maxsize=256)
+def _of_hilbert(hilbert: Any) -> list[str]:
+    try:
+        sizes = set(compiled.local_states(hilbert).sizes)
+    except TypeError as error:
+        return [str(error)]
+    return [] if sizes == {_STATES} else ["there are sites that haven't two local states"]
+
+
+def sample_chain(
+    found: Plan,
+    sampler: Any,
+    machine: Any,
+    parameters: Any,
+    state: MetropolisSamplerState,
+    chain_length: int,
+    return_log_probabilities: bool = False,
+) -> tuple[Any, MetropolisSamplerState]:
+    """As ``_sample_chain`` of NetKet's sampler.
+
+    Raises:
+        ValueError: The state is that of another number of chains, or of another Hilbert space.
+        jax.errors.JaxRuntimeError: It holds something else than local states.
+    """
+    expected = (sampler.n_batches, sampler.hilbert.size)
+    if state.σ.shape != expected:
+        raise ValueError(
+            f"the sampler's state has configurations of shape {state.σ.shape}, but this sampler has {expected[0]} chains on "
+            f"{expected[1]} sites: take sampler.init_state or sampler.reset of this sampler"
+        )
+    return _sample_chain(  # type: ignore[no-any-return]
+        sampler.replace(rule=found.rule), found.family, machine, parameters, state, chain_length, return_log_probabilities
+    )
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2, 5, 6))
+def _sample_chain(
+    sampler: Any,
+    family: Family,
+    machine: Any,
+    parameters: Any,
+    state: MetropolisSamplerState,
+    chain_length: int,
+    return_log_probabilities: bool,
+) -> tuple[Any, MetropolisSamplerState]:
+    rule: KernelRule = sampler.rule
+    dtype = state.σ.dtype
+    rng, key = jax.random.split(state.rng)
+    parts = jnp.result_type(dtype, *jax.tree.leaves(parameters))
+    first, step = local_states(compiled.local_states(sampler.hilbert), parts)
+    amplitudes = family.amplitudes(machine, parameters, first, step).log_modulus()
+    first, step = first.astype(dtype), step.astype(dtype)
+    run = functools.partial(
+        _run,
+        amplitudes=amplitudes.kernel,
+        length=chain_length,
+        rule=rule.name,
+        sweep=sampler.sweep_size,
+        **dict(rule.attributes),
+    )
+    samples, accepted = sharding_decorator(run, (True, True, *(False,) * 6), (False, False))(
+        state.σ,
+        jnp.arange(len(state.σ), dtype=np.uint32),
+        key,
+        jnp.asarray(sampler.machine_pow, float),
+        rule.tables,
+        tuple(amplitudes.tables()),
+        first,
+        step,
+    )
+    apply = nkjax.apply_chunked(machine.apply, in_axes=(None, 0), chunk_size=sampler.chunk_size)
+
+    def log_probabilities(x: jax.Array) -> jax.Array:
+        flat = sampler.machine_pow * apply(parameters, x.reshape(-1, x.shape[-1])).real
+        return flat.reshape(x.shape[:-1]).astype(state.log_prob.dtype)
+
+    last = samples[:, -1]
+    if return_log_probabilities:
+        of_samples = log_probabilities(samples)
+        result, log_prob = (samples, of_samples), of_samples[:, -1]
+    else:
+        result, log_prob = samples, log_probabilities(last)
+    moves = sampler.n_batches * sampler.sweep_size * chain_length
+    return result, state.replace(
+        σ=last,
+        log_prob=log_prob,
+        rng=rng,
+        n_accepted_proc=state.n_accepted_proc + accepted.astype(state.n_accepted_proc.dtype),
+        n_steps_proc=state.n_steps_proc + moves,
+    )
+
+
+def _run(
+    x: jax.Array,
+    chains: jax.Array,
+    key: jax.Array,
+    power: jax.Array,
+    of_rule: tuple[jax.Array, ...],
+    of_amplitudes: tuple[jax.Array, ...],
+    first: jax.Array,
+    step: jax.Array,
+    **options: Any,
+) -> tuple[jax.Array, jax.Array]:
+    """The samples ``(C, L, N)`` of the chains of one device, and how many moves of each were accepted."""
+    # The kernel knows that there is no local index 2, and says so.
+    start = jnp.where(x == first, 0, jnp.where(x == first + step, 1, 2))
+    samples, accepted = metropolis_chains(
+        start=start, chains=chains, key=key, power=power, of_rule=of_rule, of_amplitudes=of_amplitudes, **options
+    )
+    return first + step * samples.astype(first.dtype), accepted
+
+
+def sample_next(
+    found: Plan, sampler: Any, machine: Any, parameters: Any, state: MetropolisSamplerState
+) -> tuple[MetropolisSamplerState, Any]:
+    """As ``_sample_next`` of NetKet's sampler."""
+    samples, state = sample_chain(found, sampler, machine, parameters, state, 1)
+    return state, (samples[:, 0], state.log_prob)
+
+
+def is_netkets(sampler: Any) -> bool:
+    """Whether a sampler is NetKet's, and no subclass, which may do something else."""
+    return type(sampler) is nk.sampler.MetropolisSampler

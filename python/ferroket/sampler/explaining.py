@@ -1,0 +1,47 @@
+"""Which way a state is sampled, and why not a faster one."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from netket.vqs import MCState
+
+from ferroket.sampler import chains, routing
+from ferroket.sampler.metropolis import MetropolisSampler
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What :func:`explain` found."""
+
+    path: str
+    """``chains in Rust`` or ``NetKet``."""
+    rule: str | None = None
+    """What proposes moves, where the chains are in Rust: ``local``, ``exchange`` or ``hamiltonian``."""
+    family: str | None = None
+    """The family of the model, there."""
+    reasons: list[str] = field(default_factory=list)
+    """Why it isn't faster."""
+
+    def __str__(self) -> str:
+        if self.path == "NetKet":
+            return "\n".join(["NetKet: NetKet's own sampler", *(f"not faster, because {r}" for r in self.reasons)])
+        return f"{self.path}: the {self.rule} rule, with amplitude ratios of {self.family}"
+
+
+def explain(vstate: Any) -> Explanation:
+    """Tells which way a variational state of NetKet's is sampled, and why not a faster one."""
+    if not isinstance(vstate, MCState):
+        return Explanation("NetKet", reasons=[f"{type(vstate).__name__} is no MCState, which has a sampler"])
+    sampler = vstate.sampler
+    if not (type(sampler) is MetropolisSampler or chains.is_netkets(sampler)):
+        name = type(sampler).__name__
+        return Explanation("NetKet", reasons=[f"{name} is no Metropolis sampler of ours or NetKet's, or a subclass of one"])
+    found = chains.plan(sampler, vstate._sampler_model, vstate._sampler_variables)
+    if isinstance(found, list):
+        return Explanation("NetKet", reasons=found)
+    if chains.is_netkets(sampler) and not routing.is_enabled():
+        reason = "the sampler is NetKet's: call fk.enable(), or take the one of fk.sampler"
+        return Explanation("NetKet", reasons=[reason])
+    return Explanation("chains in Rust", found.rule.name, found.family.name)
+
+

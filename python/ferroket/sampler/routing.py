@@ -1,0 +1,44 @@
+"""NetKet's own samplers with chains in Rust, in an unchanged script."""
+
+from typing import Any
+
+import netket as nk
+
+from ferroket.sampler import metropolis
+from ferroket.sampler.chains import is_netkets
+
+_NETKETS = {name: vars(nk.sampler.MetropolisSampler)[name] for name in ("_sample_chain", "_sample_next")}
+
+
+def enable() -> None:
+    """Has NetKet's Metropolis samplers run the chains in Rust that :mod:`ferroket.sampler`'s run.
+
+    Those of which there are no such chains, and subclasses of :class:`netket.sampler.MetropolisSampler`, sample as before.
+    """
+    nk.sampler.MetropolisSampler._sample_chain = _sample_chain
+    nk.sampler.MetropolisSampler._sample_next = _sample_next
+
+
+def disable() -> None:
+    """Takes :func:`enable` back."""
+    for name, method in _NETKETS.items():
+        setattr(nk.sampler.MetropolisSampler, name, method)
+
+
+def is_enabled() -> bool:
+    """Whether :func:`enable` is in effect."""
+    return vars(nk.sampler.MetropolisSampler)["_sample_chain"] is _sample_chain
+
+
+def _sample_chain(self: Any, *args: Any, **kwargs: Any) -> Any:
+    netkets = _NETKETS["_sample_chain"].__get__(self)
+    if not is_netkets(self):
+        return netkets(*args, **kwargs)
+    return metropolis.sample_chain(netkets, self, *args, **kwargs)
+
+
+def _sample_next(self: Any, *args: Any, **kwargs: Any) -> Any:
+    netkets = _NETKETS["_sample_next"].__get__(self)
+    if not is_netkets(self):
+        return netkets(*args, **kwargs)
+    return metropolis.sample_next(netkets, self, *args, **kwargs)
