@@ -8,7 +8,7 @@ use num_complex::Complex;
 use pulp::{Scalar, Simd};
 use std::array::from_fn;
 use std::fmt::Debug;
-use std::ops::{Add, Div, Mul, Neg, Sub};
+use std::ops::{Add, Neg, Sub};
 
 /// The rows of tables have a multiple of so many numbers: as many as there are in the longest vector.
 pub const MULTIPLE: usize = 16;
@@ -18,11 +18,9 @@ pub trait Real:
     Functions
     + Pod
     + Default
-    + PartialOrd
+    + PartialEq
     + Add<Output = Self>
     + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Div<Output = Self>
     + Neg<Output = Self>
     + Debug
     + Into<f64>
@@ -60,6 +58,12 @@ pub trait Real:
     /// `a * b + c`, in one instruction where there is one.
     fn times_plus<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>, c: Self::Vector<S>) -> Self::Vector<S>;
 
+    /// `a / b`.
+    fn over<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// The lesser one of `a` and `b`.
+    fn lesser<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+
     /// `-a`.
     fn negated<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
 
@@ -68,10 +72,13 @@ pub trait Real:
 
     /// The product of the numbers of a vector.
     fn product_of_lanes<S: Simd>(simd: S, a: Self::Vector<S>) -> Self;
+
+    /// The least one of them.
+    fn least_of_lanes<S: Simd>(simd: S, a: Self::Vector<S>) -> Self;
 }
 
 macro_rules! reals {
-    ($($t:ident, $vector:ident, $splat:ident, $add:ident, $mul:ident, $mul_add:ident, $neg:ident, $xor:ident, $product:ident: $narrow:literal, $range:literal, $growth:literal;)+) => {$(
+    ($($t:ident, $vector:ident, $splat:ident, $add:ident, $mul:ident, $mul_add:ident, $div:ident, $min:ident, $neg:ident, $xor:ident, $product:ident, $least:ident: $narrow:literal, $range:literal, $growth:literal;)+) => {$(
         impl Real for $t {
             type Vector<S: Simd> = S::$vector;
 
@@ -106,6 +113,16 @@ macro_rules! reals {
             }
 
             #[inline(always)]
+            fn over<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$div(a, b)
+            }
+
+            #[inline(always)]
+            fn lesser<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$min(a, b)
+            }
+
+            #[inline(always)]
             fn negated<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
                 simd.$neg(a)
             }
@@ -119,13 +136,20 @@ macro_rules! reals {
             fn product_of_lanes<S: Simd>(simd: S, a: S::$vector) -> Self {
                 simd.$product(a)
             }
+
+            #[inline(always)]
+            fn least_of_lanes<S: Simd>(simd: S, a: S::$vector) -> Self {
+                simd.$least(a)
+            }
         }
     )+};
 }
 
 reals! {
-    f32, f32s, splat_f32s, add_f32s, mul_f32s, mul_add_e_f32s, neg_f32s, xor_f32s, reduce_product_f32s: 2.5, 70.0, 4.0;
-    f64, f64s, splat_f64s, add_f64s, mul_f64s, mul_add_e_f64s, neg_f64s, xor_f64s, reduce_product_f64s: 5.0, 600.0, 100.0;
+    f32, f32s, splat_f32s, add_f32s, mul_f32s, mul_add_e_f32s,
+        div_f32s, min_f32s, neg_f32s, xor_f32s, reduce_product_f32s, reduce_min_f32s: 2.5, 70.0, 4.0;
+    f64, f64s, splat_f64s, add_f64s, mul_f64s, mul_add_e_f64s,
+        div_f64s, min_f64s, neg_f64s, xor_f64s, reduce_product_f64s, reduce_min_f64s: 5.0, 600.0, 100.0;
 }
 
 /// Vectors of numbers of `P` planes.
@@ -159,8 +183,8 @@ pub trait Algebra<const P: usize>: Copy + Debug + Send + Sync {
     /// |a|, or its square, as factors of |ψ| have it. Up to its sign, if it isn't squared.
     fn magnitude<T: Real, S: Simd>(simd: S, a: Planes<T, S, P>) -> T::Vector<S>;
 
-    /// `numerators / denominators`, and the smallest square of a denominator, or of what makes it large or small.
-    fn quotients<T: Real>(numerators: [&[T]; P], denominators: [&[T]; P], quotients: [&mut [T]; P]) -> f64;
+    /// `a / b`, and |b|², or the least of it.
+    fn quotient<T: Real, S: Simd>(simd: S, a: Planes<T, S, P>, b: Planes<T, S, P>) -> (Planes<T, S, P>, T::Vector<S>);
 
     /// ln cosh of a number, as a summand of ln ψ, up to a multiple of 2πi.
     fn log_cosh(number: [f64; P]) -> Complex<f64>;
@@ -244,16 +268,12 @@ impl Algebra<1> for Reals {
     }
 
     #[inline(always)]
-    fn quotients<T: Real>([b]: [&[T]; 1], [a]: [&[T]; 1], [quotients]: [&mut [T]; 1]) -> f64 {
-        let mut smallest = [T::ONE; MULTIPLE];
-        let places = b.chunks_exact(MULTIPLE).zip(a.chunks_exact(MULTIPLE));
-        for (quotients, (b, a)) in quotients.chunks_exact_mut(MULTIPLE).zip(places) {
-            for lane in 0..MULTIPLE {
-                quotients[lane] = b[lane] / a[lane];
-                smallest[lane] = lesser(smallest[lane], a[lane] * a[lane]);
-            }
-        }
-        least(&smallest)
+    fn quotient<T: Real, S: Simd>(
+        simd: S,
+        [a]: Planes<T, S, 1>,
+        [b]: Planes<T, S, 1>,
+    ) -> (Planes<T, S, 1>, T::Vector<S>) {
+        ([T::over(simd, a, b)], T::times(simd, b, b))
     }
 
     fn log_cosh([number]: [f64; 1]) -> Complex<f64> {
@@ -332,21 +352,21 @@ impl Algebra<2> for Complexes {
     }
 
     #[inline(always)]
-    fn quotients<T: Real>([b, bi]: [&[T]; 2], [a, ai]: [&[T]; 2], [quotients, imaginary]: [&mut [T]; 2]) -> f64 {
-        let mut smallest = [T::ONE; MULTIPLE];
-        let b = b.chunks_exact(MULTIPLE).zip(bi.chunks_exact(MULTIPLE));
-        let a = a.chunks_exact(MULTIPLE).zip(ai.chunks_exact(MULTIPLE));
-        let quotients = quotients.chunks_exact_mut(MULTIPLE).zip(imaginary.chunks_exact_mut(MULTIPLE));
-        for ((quotients, imaginary), ((b, bi), (a, ai))) in quotients.zip(b.zip(a)) {
-            for lane in 0..MULTIPLE {
-                let square = a[lane] * a[lane] + ai[lane] * ai[lane];
-                let inverse = T::ONE / square;
-                quotients[lane] = (b[lane] * a[lane] + bi[lane] * ai[lane]) * inverse;
-                imaginary[lane] = (bi[lane] * a[lane] - b[lane] * ai[lane]) * inverse;
-                smallest[lane] = lesser(smallest[lane], square);
-            }
-        }
-        least(&smallest)
+    fn quotient<T: Real, S: Simd>(
+        simd: S,
+        a: Planes<T, S, 2>,
+        [b, bi]: Planes<T, S, 2>,
+    ) -> (Planes<T, S, 2>, T::Vector<S>) {
+        let square = Self::magnitude::<T, S>(simd, [b, bi]);
+        let inverse = T::over(simd, T::splat(simd, T::ONE), square);
+        let product = Self::product::<T, S>(simd, a, [b, T::negated(simd, bi)]);
+        (
+            product.map(
+                #[inline(always)]
+                |plane| T::times(simd, plane, inverse),
+            ),
+            square,
+        )
     }
 
     fn log_cosh([re, im]: [f64; 2]) -> Complex<f64> {
@@ -433,8 +453,13 @@ impl Algebra<2> for Pairs {
     }
 
     #[inline(always)]
-    fn quotients<T: Real>([b, bi]: [&[T]; 2], [a, ai]: [&[T]; 2], [quotients, imaginary]: [&mut [T]; 2]) -> f64 {
-        Reals::quotients([b], [a], [quotients]).min(Reals::quotients([bi], [ai], [imaginary]))
+    fn quotient<T: Real, S: Simd>(
+        simd: S,
+        [a, ai]: Planes<T, S, 2>,
+        [b, bi]: Planes<T, S, 2>,
+    ) -> (Planes<T, S, 2>, T::Vector<S>) {
+        let least = T::lesser(simd, T::times(simd, b, b), T::times(simd, bi, bi));
+        ([T::over(simd, a, b), T::over(simd, ai, bi)], least)
     }
 
     fn log_cosh([re, im]: [f64; 2]) -> Complex<f64> {
@@ -475,16 +500,6 @@ impl Algebra<2> for Pairs {
     fn product_of_lanes<T: Real, S: Simd>(simd: S, vector: Planes<T, S, 2>) -> [f64; 2] {
         vector.map(|plane| T::product_of_lanes(simd, plane).into())
     }
-}
-
-/// The lesser one, as one instruction.
-#[inline(always)]
-fn lesser<T: Real>(a: T, b: T) -> T {
-    if b < a { b } else { a }
-}
-
-fn least<T: Real>(numbers: &[T]) -> f64 {
-    numbers.iter().fold(f64::INFINITY, |least, &number| least.min(number.into()))
 }
 
 /// Whether vector code may take the sines of all these.

@@ -52,8 +52,10 @@ pub struct Machine<'a, T, A, const P: usize> {
     cosh_sinh: [AVec<T>; 2],
     /// The |Re δ| of each site.
     extents: Vec<Extent>,
-    /// Their sums.
-    reaches: Vec<f64>,
+    /// How large the |ln| of the ratio of amplitudes can be if a site changes, and of its hidden units alone.
+    reaches: Vec<[f64; 2]>,
+    /// What the visible bias multiplies |ψ|² by, of each site, and if it changes the other way.
+    of_bias: Vec<[f64; 2]>,
     algebra: PhantomData<A>,
 }
 
@@ -130,8 +132,11 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Machine<'a, T, A, P> {
             },
         );
         let extents: Vec<Extent> = extents.collect();
-        let reaches = extents.iter().map(Extent::sum).collect();
-        Ok(Self { extents, reaches, tables, sites, cosh_sinh, algebra: PhantomData })
+        let log_of_bias = |site: usize| complex::<P>(std::array::from_fn(|plane| bias[plane * sites + site].into())).re;
+        let reaches = extents.iter().enumerate();
+        let reaches = reaches.map(|(site, extent)| [extent.sum() + log_of_bias(site).abs(), extent.sum()]).collect();
+        let of_bias = (0..sites).map(|site| [2.0, -2.0].map(|times| (times * log_of_bias(site)).exp())).collect();
+        Ok(Self { extents, reaches, of_bias, tables, sites, cosh_sinh, algebra: PhantomData })
     }
 
     /// How many numbers θ of a sample consists of.

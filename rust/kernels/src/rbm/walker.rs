@@ -1,9 +1,9 @@
 //! A machine at a configuration that moves.
 
-use super::{Extent, Machine, at, lanes, vectors, vectors_mut, zeros};
+use super::{Extent, Machine, Rbm, at, lanes, vectors, vectors_mut, zeros};
 use crate::local_states::LocalIndex;
 use crate::metropolis::{self, Odds};
-use crate::planes::{Algebra, Changed, Planes, Real, complex, planes, planes_mut, sum_rows};
+use crate::planes::{Algebra, Changed, Planes, Real, planes, planes_mut, sum_rows};
 use aligned_vec::AVec;
 use pulp::Simd;
 use std::array::from_fn;
@@ -25,14 +25,34 @@ pub struct Walker<'a, T, A, const P: usize> {
     theta: AVec<T>,
     /// tanh θ, alike.
     tanh: AVec<T>,
-    /// A and B of the move, alike.
-    a: AVec<T>,
-    b: AVec<T>,
     proposal: Proposal,
     /// How many moves there were since θ was summed up.
     moves: usize,
     /// How much larger the errors of tanh θ may be than when it was computed.
     growth: f64,
+}
+
+/// Evaluates `$body` with `$flips` standing for the tables of the proposed flips. Of one and of two their number is known to
+/// the compiler.
+macro_rules! with_flips {
+    ($self:expr, $simd:expr, $flips:ident => $body:expr) => {{
+        let machine = $self.machine;
+        match $self.proposal.flips[..] {
+            [flip] => {
+                let $flips = &[Flip::new($simd, machine, flip)];
+                $body
+            }
+            [flip, other] => {
+                let $flips = &[Flip::new($simd, machine, flip), Flip::new($simd, machine, other)];
+                $body
+            }
+            ref flips => {
+                let flips: Vec<_> = flips.iter().map(|&flip| Flip::new($simd, machine, flip)).collect();
+                let $flips = &flips[..];
+                $body
+            }
+        }
+    }};
 }
 
 /// Some sites that are to be flipped.
@@ -63,11 +83,6 @@ impl<'a, T: Real, S: Simd, const P: usize> Flip<'a, T, S, P> {
         Self { cosh, sinh, sign: T::splat(simd, [T::default(), -T::default()][usize::from(back)]) }
     }
 
-    #[inline(always)]
-    fn len(&self) -> usize {
-        self.cosh[0].len()
-    }
-
     /// Of one vector of units.
     #[inline(always)]
     fn at(&self, simd: S, place: usize) -> [Planes<T, S, P>; 2] {
@@ -83,9 +98,9 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
     /// At no configuration.
     #[must_use]
     pub fn new(machine: &'a Machine<'a, T, A, P>) -> Self {
-        let [theta, tanh, a, b] = [(); 4].map(|()| zeros(P * machine.tables.units));
+        let [theta, tanh] = [(); 2].map(|()| zeros(P * machine.tables.units));
         let proposal = Proposal::default();
-        Self { machine, changed: Changed::default(), theta, tanh, a, b, proposal, moves: 0, growth: 1.0 }
+        Self { machine, changed: Changed::default(), theta, tanh, proposal, moves: 0, growth: 1.0 }
     }
 
     /// tanh θ from θ.
@@ -108,68 +123,66 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
         [A::product_plus::<T, S>(simd, b, s, of_a), A::product_plus::<T, S>(simd, a, s, of_b)]
     }
 
-    /// The product of the magnitudes of A, lane by lane, of `N` flips.
+    /// A and B of one vector of units.
     #[inline(always)]
-    fn product<S: Simd, const N: usize>(&self, simd: S, flips: [(usize, bool); N]) -> T::Vector<S> {
-        let flips = flips.map(
-            #[inline(always)]
-            |flip| Flip::new(simd, self.machine, flip),
-        );
-        let mut tanh = vectors::<T, S, P>(planes(&self.tanh));
-        let len = flips[0].len();
-        for tanh in &mut tanh {
-            *tanh = &tanh[..len];
+    fn at<S: Simd>(simd: S, tanh: Planes<T, S, P>, flips: &[Flip<'a, T, S, P>], place: usize) -> [Planes<T, S, P>; 2] {
+        let mut numbers = Self::first(simd, tanh, flips[0].at(simd, place));
+        for flip in &flips[1..] {
+            numbers = Self::next(simd, numbers, flip.at(simd, place));
         }
+        numbers
+    }
+
+    /// The product of the magnitudes of A, lane by lane.
+    #[inline(always)]
+    fn product<S: Simd>(&self, simd: S, flips: &[Flip<'a, T, S, P>]) -> T::Vector<S> {
+        let tanh = vectors::<T, S, P>(planes(&self.tanh));
         let mut product = T::splat(simd, T::ONE);
-        for place in 0..len {
-            let mut numbers = Self::first(simd, at(&tanh, place), flips[0].at(simd, place));
-            for flip in &flips[1..] {
-                numbers = Self::next(simd, numbers, flip.at(simd, place));
-            }
-            product = T::times(simd, product, A::magnitude::<T, S>(simd, numbers[0]));
+        for place in 0..tanh[0].len() {
+            let [a, _] = Self::at(simd, at(&tanh, place), flips, place);
+            product = T::times(simd, product, A::magnitude::<T, S>(simd, a));
         }
         product
     }
 
-    /// A and B of all units, after all flips.
+    /// Makes tanh θ that of the new configuration, B / A, and gives the least |A|².
     #[inline(always)]
-    fn go<S: Simd>(&mut self, simd: S) {
-        let Self { machine, tanh, a, b, proposal, .. } = self;
-        let tanh = vectors::<T, S, P>(planes(tanh));
-        let a = planes_mut::<T, P>(a).map(|plane| vectors_mut::<T, S>(plane));
-        let b = planes_mut::<T, P>(b).map(|plane| vectors_mut::<T, S>(plane));
-        for (which, &flip) in proposal.flips.iter().enumerate() {
-            let flip = Flip::<T, S, P>::new(simd, machine, flip);
-            for place in 0..flip.len() {
-                let [new_a, new_b] = if which == 0 {
-                    Self::first(simd, at(&tanh, place), flip.at(simd, place))
-                } else {
-                    Self::next(simd, [at(&a, place), at(&b, place)], flip.at(simd, place))
-                };
-                for plane in 0..P {
-                    a[plane][place] = new_a[plane];
-                    b[plane][place] = new_b[plane];
-                }
+    fn go<S: Simd>(&mut self, simd: S, flips: &[Flip<'a, T, S, P>]) -> f64 {
+        let tanh = planes_mut::<T, P>(&mut self.tanh).map(
+            #[inline(always)]
+            |plane| vectors_mut::<T, S>(plane),
+        );
+        let mut least = T::splat(simd, T::ONE);
+        for place in 0..tanh[0].len() {
+            let [a, b] = Self::at(simd, at(&tanh, place), flips, place);
+            let (quotient, square) = A::quotient::<T, S>(simd, b, a);
+            for plane in 0..P {
+                tanh[plane][place] = quotient[plane];
             }
+            least = T::lesser(simd, least, square);
         }
+        T::least_of_lanes(simd, least).into()
     }
 
     /// The odds by ln cosh, where A could cancel or its product overflow.
     #[cold]
-    fn careful_odds(&self, log_of_bias: f64) -> Odds {
-        let units = self.machine.tables.units;
+    fn careful_odds(&self) -> Odds {
+        let Rbm { delta, bias, units, .. } = self.machine.tables;
         let logs = (0..units).map(|unit| {
             let mut changed: [f64; P] = from_fn(|plane| self.theta[plane * units + unit].into());
             let before = A::log_cosh(changed);
             for &(site, back) in &self.proposal.flips {
                 for (plane, changed) in changed.iter_mut().enumerate() {
-                    let delta: f64 = self.machine.of_site(self.machine.tables.delta, plane, site)[unit].into();
+                    let delta: f64 = self.machine.of_site(delta, plane, site)[unit].into();
                     *changed += if back { -delta } else { delta };
                 }
             }
             A::log_cosh(changed).re - before.re
         });
-        Odds::Log(logs.sum::<f64>() + log_of_bias)
+        // The real part is the first plane.
+        let of_bias =
+            self.proposal.flips.iter().map(|&(site, back)| if back { -bias[site].into() } else { bias[site].into() });
+        Odds::Log(logs.sum::<f64>() + of_bias.sum::<f64>())
     }
 }
 
@@ -189,46 +202,32 @@ impl<T: Real, A: Algebra<P>, const P: usize> metropolis::Walker for Walker<'_, T
     #[inline(always)]
     fn odds<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], sites: &[u32]) -> Odds {
         let machine = self.machine;
-        let (mut log_of_bias, mut reach, mut largest) = (0.0, 0.0, 0.0);
+        let (mut of_bias, mut largest, mut reach, mut reach_of_units) = (1.0, 0.0, 0.0, 0.0);
         self.proposal.flips.clear();
         for &site in sites {
             let site = site as usize;
             let back = indices[site] == 1;
             self.proposal.flips.push((site, back));
-            let bias = complex::<P>(from_fn(|plane| machine.tables.bias[plane * machine.sites + site].into())).re;
-            log_of_bias += if back { -bias } else { bias };
-            reach += machine.reaches[site];
+            of_bias *= machine.of_bias[site][usize::from(back)];
             largest += machine.extents[site].largest;
+            reach += machine.reaches[site][0];
+            reach_of_units += machine.reaches[site][1];
         }
-        // How large the logarithms of the magnitudes can be.
         let scale = if A::SQUARED { 2.0 } else { 1.0 };
-        let in_doubles = scale * (reach + log_of_bias.abs()) > T::RANGE;
+        let in_doubles = scale * reach_of_units > T::RANGE;
         self.proposal.careful = largest > T::NARROW
-            || scale * (reach + log_of_bias.abs()) > f64::RANGE
+            || 2.0 * reach > f64::RANGE
             || (in_doubles && scale * self.largest_sum(lanes::<T, S>()) > T::RANGE);
         if self.proposal.careful {
-            return self.careful_odds(log_of_bias);
+            return self.careful_odds();
         }
-        let product = match self.proposal.flips[..] {
-            [flip] => self.product(simd, [flip]),
-            [flip, other] => self.product(simd, [flip, other]),
-            _ => {
-                self.go(simd);
-                let a = vectors::<T, S, P>(planes(&self.a));
-                let mut product = T::splat(simd, T::ONE);
-                for place in 0..a[0].len() {
-                    product = T::times(simd, product, A::magnitude::<T, S>(simd, at(&a, place)));
-                }
-                product
-            }
-        };
+        let product = with_flips!(self, simd, flips => self.product(simd, flips));
         let product: f64 = if in_doubles {
             let of_lanes: &[T] = bytemuck::cast_slice(std::slice::from_ref(&product));
             of_lanes.iter().map(|&lane| lane.into()).product()
         } else {
             T::product_of_lanes(simd, product).into()
         };
-        let of_bias = if log_of_bias == 0.0 { 1.0 } else { (2.0 * log_of_bias).exp() };
         Odds::Squared(if A::SQUARED { product } else { product * product } * of_bias)
     }
 
@@ -251,9 +250,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> metropolis::Walker for Walker<'_, T
             }
         }
         if !self.proposal.careful {
-            self.go(simd);
-            let smallest = A::quotients(planes(&self.b), planes(&self.a), planes_mut(&mut self.tanh));
-            self.growth /= smallest.min(1.0);
+            self.growth /= with_flips!(self, simd, flips => self.go(simd, flips));
         }
         if self.proposal.careful || self.growth > T::GROWTH {
             self.renew_tanh();
