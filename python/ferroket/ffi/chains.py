@@ -64,9 +64,7 @@ def metropolis_chains(
 
 metropolis_chains_p = Primitive("metropolis_chains")
 metropolis_chains_p.multiple_results = True
-metropolis_chains_p.def_impl(
-    jax.jit(metropolis_chains_p.bind, static_argnames=("amplitudes", "length", "attributes"))
-)
+metropolis_chains_p.def_impl(jax.jit(metropolis_chains_p.bind, static_argnames=("amplitudes", "length", "attributes")))
 
 
 def _accepted() -> Any:

@@ -32,7 +32,7 @@ class Amplitudes(ABC):
 
     @abstractmethod
     def log_modulus(self) -> "Amplitudes":
-        """Amplitudes of the same modulus, without a phase if that is less to compute: what a sampler's chains depend on."""
+        """Amplitudes of the same modulus, without a phase if that is less to compute: what chains are made of."""
 
     def local_values(self, form: Terms, samples: jax.Array) -> jax.Array:
         """The local values ``(Ns,)`` of samples ``(Ns, N)``, which may not be sharded; complex."""

@@ -1,7 +1,7 @@
 """Metropolis samplers whose chains run in Rust where the model allows it, and are NetKet's own where not.
 
-The constructors are NetKet's. Models whose amplitude ratios are known, those of :mod:`ferroket.local_energy`, are sampled
-by chains in Rust on CPUs; :func:`explain` tells whether a state's are, and why not.
+The constructors are NetKet's. Models whose amplitude ratios are known, those of :mod:`ferroket.local_energy`, are
+sampled by chains in Rust on CPUs; :func:`explain` tells whether a state is, and why not.
 """
 
 from ferroket.sampler.explaining import Explanation, explain

@@ -1,6 +1,7 @@
 """Chains in Rust in the place of NetKet's: which samplers, models and states they are for, and how they are called."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,7 @@ class Plan:
 
 
 def plan(sampler: Any, machine: Any, parameters: Any) -> Plan | list[str]:
-    """What runs the chains of a sampler of NetKet's for a model, or why NetKet's own code does, as ends of sentences."""
+    """What runs the chains of a sampler for a model, or why NetKet's own code does, as ends of sentences."""
     reasons = _of_hilbert(sampler.hilbert)
     rule = kernel_rule(sampler.rule, sampler.hilbert)
     family, of_family = of_model(machine, parameters, sampler.hilbert.size)
@@ -52,7 +53,7 @@ def _of_hilbert(hilbert: Any) -> list[str]:
 
 
 def sample_chain(
-    found: Plan,
+    netkets: Callable[..., Any],
     sampler: Any,
     machine: Any,
     parameters: Any,
@@ -60,25 +61,37 @@ def sample_chain(
     chain_length: int,
     return_log_probabilities: bool = False,
 ) -> tuple[Any, MetropolisSamplerState]:
-    """As ``_sample_chain`` of NetKet's sampler.
+    """As ``_sample_chain`` of NetKet's sampler: in Rust if there are chains for it, and else by NetKet's own method.
 
     Raises:
         ValueError: The state is that of another number of chains, or of another Hilbert space.
         jax.errors.JaxRuntimeError: It holds something else than local states.
     """
+    found = plan(sampler, machine, parameters) if chain_length > 0 else []
+    if isinstance(found, list):
+        return netkets(machine, parameters, state, chain_length, return_log_probabilities)
     expected = (sampler.n_batches, sampler.hilbert.size)
     if state.σ.shape != expected:
         raise ValueError(
-            f"the sampler's state has configurations of shape {state.σ.shape}, but this sampler has {expected[0]} chains on "
-            f"{expected[1]} sites: take sampler.init_state or sampler.reset of this sampler"
+            f"the sampler's state has configurations of shape {state.σ.shape}, but this sampler has {expected[0]} "
+            f"chains on {expected[1]} sites: take the state that init_state or reset of this sampler returns"
         )
-    return _sample_chain(  # type: ignore[no-any-return]
-        sampler.replace(rule=found.rule), found.family, machine, parameters, state, chain_length, return_log_probabilities
-    )
+    sampler = sampler.replace(rule=found.rule)
+    return _in_rust(sampler, found.family, machine, parameters, state, chain_length, return_log_probabilities)
+
+
+def sample_next(
+    netkets: Callable[..., Any], sampler: Any, machine: Any, parameters: Any, state: MetropolisSamplerState
+) -> tuple[MetropolisSamplerState, Any]:
+    """As ``_sample_next`` of NetKet's sampler, alike."""
+    if isinstance(plan(sampler, machine, parameters), list):
+        return netkets(machine, parameters, state)
+    samples, state = sample_chain(netkets, sampler, machine, parameters, state, 1)
+    return state, (samples[:, 0], state.log_prob)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 5, 6))
-def _sample_chain(
+def _in_rust(
     sampler: Any,
     family: Family,
     machine: Any,
@@ -94,14 +107,8 @@ def _sample_chain(
     first, step = local_states(compiled.local_states(sampler.hilbert), parts)
     amplitudes = family.amplitudes(machine, parameters, first, step).log_modulus()
     first, step = first.astype(dtype), step.astype(dtype)
-    run = functools.partial(
-        _run,
-        amplitudes=amplitudes.kernel,
-        length=chain_length,
-        rule=rule.name,
-        sweep=sampler.sweep_size,
-        **dict(rule.attributes),
-    )
+    static: dict[str, Any] = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
+    run = functools.partial(_run, amplitudes=amplitudes.kernel, length=chain_length, **static)
     samples, accepted = sharding_decorator(run, (True, True, *(False,) * 6), (False, False))(
         state.σ,
         jnp.arange(len(state.σ), dtype=np.uint32),
@@ -152,14 +159,6 @@ def _run(
         start=start, chains=chains, key=key, power=power, of_rule=of_rule, of_amplitudes=of_amplitudes, **options
     )
     return first + step * samples.astype(first.dtype), accepted
-
-
-def sample_next(
-    found: Plan, sampler: Any, machine: Any, parameters: Any, state: MetropolisSamplerState
-) -> tuple[MetropolisSamplerState, Any]:
-    """As ``_sample_next`` of NetKet's sampler."""
-    samples, state = sample_chain(found, sampler, machine, parameters, state, 1)
-    return state, (samples[:, 0], state.log_prob)
 
 
 def is_netkets(sampler: Any) -> bool:

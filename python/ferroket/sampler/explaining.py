@@ -35,7 +35,7 @@ def explain(vstate: Any) -> Explanation:
     sampler = vstate.sampler
     if not (type(sampler) is MetropolisSampler or chains.is_netkets(sampler)):
         name = type(sampler).__name__
-        return Explanation("NetKet", reasons=[f"{name} is no Metropolis sampler of ours or NetKet's, or a subclass of one"])
+        return Explanation("NetKet", reasons=[f"{name} is none of the Metropolis samplers, or a subclass of one"])
     found = chains.plan(sampler, vstate._sampler_model, vstate._sampler_variables)
     if isinstance(found, list):
         return Explanation("NetKet", reasons=found)
@@ -43,5 +43,3 @@ def explain(vstate: Any) -> Explanation:
         reason = "the sampler is NetKet's: call fk.enable(), or take the one of fk.sampler"
         return Explanation("NetKet", reasons=[reason])
     return Explanation("chains in Rust", found.rule.name, found.family.name)
-
-

@@ -1,4 +1,4 @@
-"""``fk.sampler.MetropolisSampler``, NetKet's with chains in Rust, and the constructors of samplers with NetKet's rules."""
+"""``fk.sampler.MetropolisSampler``: NetKet's with chains in Rust, and the constructors with NetKet's rules."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import jax
 import netket as nk
 import numpy as np
 from netket.sampler import MetropolisSamplerState
-from netket.sampler.rules import ExchangeRule, FermionHopRule, LocalRule
+from netket.sampler.rules import FermionHopRule, LocalRule
 
 from ferroket.operator import accelerate
 from ferroket.operator.accelerated import Accelerated
@@ -17,9 +17,9 @@ from ferroket.sampler.rules import leaves_constraint
 class MetropolisSampler(nk.sampler.MetropolisSampler):
     """NetKet's sampler, whose chains run in Rust where :func:`ferroket.sampler.explain` says so.
 
-    There all moves of a chain are one call on each device, and no network is evaluated but for the log probabilities. The
-    random numbers of a chain are a counter-based stream (ChaCha8, D. J. Bernstein 2008) of which JAX's key and the
-    number of the chain are the key: the samples are the same to the bit for any number of threads, devices and ranks.
+    There all moves of a chain are one call on each device, and no network is evaluated but for the log probabilities.
+    The random numbers of a chain are a counter-based stream (ChaCha8, D. J. Bernstein 2008) of which JAX's key and the
+    number of the chain are the key: samples are the same to the bit for any number of threads, devices and ranks.
 
     Args:
         hilbert: The Hilbert space to sample.
@@ -37,7 +37,7 @@ class MetropolisSampler(nk.sampler.MetropolisSampler):
         super().__init__(hilbert, rule, **kwargs)
         if self.sweep_size < 1:
             raise ValueError(
-                f"sweep_size is {self.sweep_size}: propose at least 1 move between samples; None proposes one for each site"
+                f"sweep_size is {self.sweep_size}: propose at least 1 move between samples, or None for one a site"
             )
         clusters = getattr(rule, "clusters", None)
         if clusters is not None and not isinstance(clusters, jax.core.Tracer):
@@ -54,18 +54,17 @@ class MetropolisSampler(nk.sampler.MetropolisSampler):
         chain_length: int,
         return_log_probabilities: bool = False,
     ) -> tuple[Any, MetropolisSamplerState]:
-        return sample_chain(
-            super()._sample_chain, self, machine, parameters, state, chain_length, return_log_probabilities
-        )
+        netkets = super()._sample_chain
+        return chains.sample_chain(netkets, self, machine, parameters, state, chain_length, return_log_probabilities)
 
     def _sample_next(
         self, machine: Any, parameters: Any, state: MetropolisSamplerState
     ) -> tuple[MetropolisSamplerState, Any]:
-        return sample_next(super()._sample_next, self, machine, parameters, state)
+        return chains.sample_next(super()._sample_next, self, machine, parameters, state)
 
 
 def MetropolisLocal(hilbert: Any, **kwargs: Any) -> MetropolisSampler:
-    """Flips one site: as :func:`netket.sampler.MetropolisLocal`, in Rust where the model allows it.
+    """Flips one site: as :func:`netket.sampler.MetropolisLocal`, in Rust where possible.
 
     Args:
         hilbert: The Hilbert space to sample, without a constraint.
@@ -77,7 +76,7 @@ def MetropolisLocal(hilbert: Any, **kwargs: Any) -> MetropolisSampler:
 def MetropolisExchange(
     hilbert: Any, *, clusters: Any = None, graph: Any = None, d_max: int = 1, probabilities: Any = None, **kwargs: Any
 ) -> MetropolisSampler:
-    """Exchanges two sites that differ: as :func:`netket.sampler.MetropolisExchange`, in Rust where the model allows it.
+    """Exchanges two sites that differ: as :func:`netket.sampler.MetropolisExchange`, in Rust where possible.
 
     Args:
         hilbert: The Hilbert space to sample.
@@ -87,8 +86,9 @@ def MetropolisExchange(
         probabilities: How likely each cluster, or each distance, is compared with others; all alike by default.
         kwargs: Those of :class:`MetropolisSampler`.
     """
-    rule = ExchangeRule(clusters=clusters, graph=graph, d_max=d_max, probabilities=probabilities)
-    return MetropolisSampler(hilbert, rule, **kwargs)
+    of_rule = {"clusters": clusters, "graph": graph, "d_max": d_max, "probabilities": probabilities}
+    # NetKet's warns of what exchanges of fermions may mean.
+    return MetropolisSampler(hilbert, nk.sampler.MetropolisExchange(hilbert, **of_rule).rule, **kwargs)
 
 
 def MetropolisFermionHop(
@@ -101,7 +101,7 @@ def MetropolisFermionHop(
     dtype: Any = np.int8,
     **kwargs: Any,
 ) -> MetropolisSampler:
-    """Moves a fermion to an empty orbital: as :func:`netket.sampler.MetropolisFermionHop`, in Rust where the model allows it.
+    """Moves a fermion to an empty orbital: as :func:`netket.sampler.MetropolisFermionHop`, in Rust where possible.
 
     Args:
         hilbert: The :class:`~netket.hilbert.SpinOrbitalFermions` to sample.
@@ -117,12 +117,12 @@ def MetropolisFermionHop(
 
 
 def MetropolisHamiltonian(hilbert: Any, hamiltonian: Any, **kwargs: Any) -> MetropolisSampler:
-    """Goes to a connected configuration: as :func:`netket.sampler.MetropolisHamiltonian`, in Rust where the model allows it.
+    """Goes to a connected configuration: as :func:`netket.sampler.MetropolisHamiltonian`, in Rust where possible.
 
     Args:
         hilbert: The Hilbert space to sample.
-        hamiltonian: The operator whose connected configurations are proposed, NetKet's or ours; NetKet's are accelerated
-            if they can be.
+        hamiltonian: The operator whose connected configurations are proposed, NetKet's or ours. NetKet's are
+            accelerated if they can be.
         kwargs: Those of :class:`MetropolisSampler`.
     """
     try:
@@ -137,32 +137,6 @@ def _check_clusters(clusters: np.ndarray, n_sites: int) -> None:
     outside = np.argwhere((clusters < 0) | (clusters >= n_sites))
     if outside.size:
         raise ValueError(
-            f"cluster {outside[0, 0]} is {tuple(clusters[outside[0, 0]].tolist())}, but there are {n_sites} sites, counted "
-            "from 0"
+            f"cluster {outside[0, 0]} is {tuple(clusters[outside[0, 0]].tolist())}, but there are {n_sites} sites, "
+            "counted from 0"
         )
-
-
-def sample_chain(
-    netkets: Any,
-    sampler: Any,
-    machine: Any,
-    parameters: Any,
-    state: MetropolisSamplerState,
-    chain_length: int,
-    return_log_probabilities: bool = False,
-) -> tuple[Any, MetropolisSamplerState]:
-    """Samples in Rust if there are chains for it, and else as ``netkets``, the method of NetKet's sampler."""
-    found = chains.plan(sampler, machine, parameters) if chain_length > 0 else []
-    if isinstance(found, list):
-        return netkets(machine, parameters, state, chain_length, return_log_probabilities)
-    return chains.sample_chain(found, sampler, machine, parameters, state, chain_length, return_log_probabilities)
-
-
-def sample_next(
-    netkets: Any, sampler: Any, machine: Any, parameters: Any, state: MetropolisSamplerState
-) -> tuple[MetropolisSamplerState, Any]:
-    """Alike, for one sample of each chain."""
-    found = chains.plan(sampler, machine, parameters)
-    if isinstance(found, list):
-        return netkets(machine, parameters, state)
-    return chains.sample_next(found, sampler, machine, parameters, state)

@@ -4,16 +4,17 @@ from typing import Any
 
 import netket as nk
 
-from ferroket.sampler import metropolis
+from ferroket.sampler import chains
 from ferroket.sampler.chains import is_netkets
 
 _NETKETS = {name: vars(nk.sampler.MetropolisSampler)[name] for name in ("_sample_chain", "_sample_next")}
 
 
 def enable() -> None:
-    """Has NetKet's Metropolis samplers run the chains in Rust that :mod:`ferroket.sampler`'s run.
+    """Has NetKet's Metropolis samplers run the chains in Rust that those of :mod:`ferroket.sampler` run.
 
-    Those of which there are no such chains, and subclasses of :class:`netket.sampler.MetropolisSampler`, sample as before.
+    Those for which there are no such chains, and subclasses of :class:`netket.sampler.MetropolisSampler`, sample as
+    before.
     """
     nk.sampler.MetropolisSampler._sample_chain = _sample_chain
     nk.sampler.MetropolisSampler._sample_next = _sample_next
@@ -32,13 +33,9 @@ def is_enabled() -> bool:
 
 def _sample_chain(self: Any, *args: Any, **kwargs: Any) -> Any:
     netkets = _NETKETS["_sample_chain"].__get__(self)
-    if not is_netkets(self):
-        return netkets(*args, **kwargs)
-    return metropolis.sample_chain(netkets, self, *args, **kwargs)
+    return chains.sample_chain(netkets, self, *args, **kwargs) if is_netkets(self) else netkets(*args, **kwargs)
 
 
 def _sample_next(self: Any, *args: Any, **kwargs: Any) -> Any:
     netkets = _NETKETS["_sample_next"].__get__(self)
-    if not is_netkets(self):
-        return netkets(*args, **kwargs)
-    return metropolis.sample_next(netkets, self, *args, **kwargs)
+    return chains.sample_next(netkets, self, *args, **kwargs) if is_netkets(self) else netkets(*args, **kwargs)

@@ -69,22 +69,22 @@ def _hamiltonian(rule: Any, hilbert: Any) -> KernelRule | str:
 
 
 def leaves_constraint(rule: Any, hilbert: Any) -> str | None:
-    """How a rule leads out of the conserved numbers of a Hilbert space, as a sentence with a mend; None if it doesn't."""
+    """How a rule leads out of the conserved numbers of a Hilbert space, and the mend; None if it doesn't."""
     conserved, _ = sectors(hilbert)
     if not conserved:
         return None
     if type(rule) is LocalRule:
         return (
-            f"MetropolisLocal changes one site, but {hilbert!r} fixes {_in_words(conserved[0])}, so that it would leave the "
-            "space: take MetropolisExchange or MetropolisHamiltonian, or a space without the constraint"
+            f"MetropolisLocal changes one site, but {hilbert!r} fixes {_in_words(conserved[0])}, so that it would "
+            "leave the space: take MetropolisExchange or MetropolisHamiltonian, or a space without the constraint"
         )
     if type(rule) in (ExchangeRule, FermionHopRule) and not isinstance(rule.clusters, jax.core.Tracer):
         crossing = _crossing(np.asarray(rule.clusters), conserved, hilbert.size)
         if crossing is not None:
             pair, sector = crossing
             return (
-                f"the cluster {pair} is exchanged, but {hilbert!r} fixes {_in_words(sector)}, so that this would leave the "
-                "space: take clusters within the sites whose sum is fixed"
+                f"the cluster {pair} is exchanged, but {hilbert!r} fixes {_in_words(sector)}, so that this would leave "
+                "the space: take clusters within the sites whose sum is fixed"
             )
     return None
 

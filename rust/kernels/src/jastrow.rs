@@ -7,7 +7,7 @@ use crate::Error;
 use crate::error::check;
 use crate::local_states::LocalIndex;
 use crate::metropolis::{self, Odds};
-use crate::planes::{Algebra, Changed, MULTIPLE, Real, complex, planes, planes_mut, sum_rows};
+use crate::planes::{Algebra, Changed, MULTIPLE, Real, add_signed, complex, planes, planes_mut, sum_rows};
 use crate::ratios::{Ratios, TOGETHER};
 use crate::terms::BLOCK;
 use num_complex::Complex;
@@ -25,7 +25,13 @@ pub struct Jastrow<'a, T> {
     pub columns: usize,
 }
 
-impl<T> Jastrow<'_, T> {
+impl<'a, T> Jastrow<'a, T> {
+    /// `d_i S_ij d_j` of a site with all others, in the first plane.
+    #[inline(always)]
+    fn pairs(&self, site: usize) -> &'a [T] {
+        &self.pairs[site * self.columns..][..self.columns]
+    }
+
     /// Checks the tables, of `planes` planes.
     fn check(&self, planes: usize, sites: usize) -> Result<(), Error> {
         let Self { fields, pairs, columns } = *self;
@@ -154,12 +160,6 @@ impl<'a, T: Real> Walker<'a, T> {
         let fields = vec![T::default(); tables.columns];
         Ok(Self { tables, changed: Changed::default(), fields, flips: Vec::new(), moves: 0 })
     }
-
-    /// `d_i S_ij d_j` of a site with all others.
-    #[inline(always)]
-    fn pairs(&self, site: usize) -> &'a [T] {
-        &self.tables.pairs[site * self.tables.columns..][..self.tables.columns]
-    }
 }
 
 impl<T: Real> metropolis::Walker for Walker<'_, T> {
@@ -179,7 +179,7 @@ impl<T: Real> metropolis::Walker for Walker<'_, T> {
             let back = indices[site] == 1;
             let mut change: f64 = self.fields[site].into();
             for &(other, other_back) in &self.flips {
-                let pair: f64 = self.pairs(other)[site].into();
+                let pair: f64 = self.tables.pairs(other)[site].into();
                 change += if other_back { -pair } else { pair };
             }
             log += if back { -change } else { change };
@@ -197,10 +197,7 @@ impl<T: Real> metropolis::Walker for Walker<'_, T> {
         }
         for place in 0..self.flips.len() {
             let (site, back) = self.flips[place];
-            let pairs = self.pairs(site);
-            for (field, &pair) in self.fields.iter_mut().zip(pairs) {
-                *field = if back { *field - pair } else { *field + pair };
-            }
+            add_signed(simd, &mut self.fields, self.tables.pairs(site), back);
         }
     }
 }

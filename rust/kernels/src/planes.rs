@@ -8,25 +8,13 @@ use num_complex::Complex;
 use pulp::{Scalar, Simd};
 use std::array::from_fn;
 use std::fmt::Debug;
-use std::ops::{Add, Neg, Sub};
+use std::ops::Neg;
 
 /// The rows of tables have a multiple of so many numbers: as many as there are in the longest vector.
 pub const MULTIPLE: usize = 16;
 
 /// Real numbers that tables consist of.
-pub trait Real:
-    Functions
-    + Pod
-    + Default
-    + PartialEq
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Neg<Output = Self>
-    + Debug
-    + Into<f64>
-    + Send
-    + Sync
-{
+pub trait Real: Functions + Pod + Default + PartialEq + Neg<Output = Self> + Debug + Into<f64> + Send + Sync {
     /// As many as a register of the processor holds.
     type Vector<S: Simd>: Pod + Debug;
 
@@ -556,6 +544,24 @@ impl Changed {
             }
             self.ends.push(end);
         }
+    }
+}
+
+/// A number that makes vectors those of the other sign if it is given to [`Real::signed`], or leaves them.
+#[inline(always)]
+pub(crate) fn sign<T: Real, S: Simd>(simd: S, negative: bool) -> T::Vector<S> {
+    // Looked up: a branch would be guessed wrong half of the time.
+    T::splat(simd, [T::default(), -T::default()][usize::from(negative)])
+}
+
+/// Adds a row of a table, or subtracts it.
+#[inline(always)]
+pub(crate) fn add_signed<T: Real, S: Simd>(simd: S, sums: &mut [T], row: &[T], negative: bool) {
+    let sign = sign::<T, S>(simd, negative);
+    let sums: &mut [T::Vector<S>] = bytemuck::cast_slice_mut(sums);
+    let row: &[T::Vector<S>] = bytemuck::cast_slice(row);
+    for (sum, &number) in sums.iter_mut().zip(row) {
+        *sum = T::plus(simd, *sum, T::signed(simd, number, sign));
     }
 }
 

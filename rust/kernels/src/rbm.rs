@@ -18,7 +18,7 @@
 use crate::Error;
 use crate::error::check;
 use crate::local_states::LocalIndex;
-use crate::planes::{Algebra, Changed, MULTIPLE, Planes, Real, complex, planes, planes_mut, sum_rows};
+use crate::planes::{Algebra, Changed, MULTIPLE, Planes, Real, complex, planes, planes_mut, sign, sum_rows};
 use crate::ratios::{Ratios, TOGETHER};
 use crate::terms::BLOCK;
 use aligned_vec::AVec;
@@ -324,11 +324,11 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
                 of_sample[plane] = &tanh[plane][sample * len..][..len];
             }
         }
-        // The sign of sinh δ goes to tanh θ. It is looked up: a branch would be guessed wrong half of the time.
+        // The sign of sinh δ goes to tanh θ.
         let zero = T::splat(simd, T::default());
         let mut signs = [zero; Q];
         for (signs, &reversed) in signs.iter_mut().zip(reversed) {
-            *signs = T::splat(simd, [T::default(), -T::default()][usize::from(reversed)]);
+            *signs = sign::<T, S>(simd, reversed);
         }
         let mut one = [zero; P];
         for (one, is_one) in one.iter_mut().zip(A::ONE) {

@@ -9,6 +9,7 @@ use crate::local_states::LocalIndex;
 use crate::ratios::Weight;
 use crate::terms::SparseTerms;
 use rand::{Rng, RngExt};
+use std::hint::select_unpredictable;
 
 /// Proposes moves of one chain.
 pub trait Rule {
@@ -59,8 +60,10 @@ impl Rule for Local {
 /// Some of the numbers below a bound, of which each can be had by its place.
 #[derive(Debug, Clone, Default)]
 struct Members {
+    len: u32,
+    /// Those that belong, and then others.
     list: Vec<u32>,
-    /// Where each number is in the list.
+    /// Where in the list each number is that belongs.
     place: Vec<u32>,
 }
 
@@ -69,7 +72,9 @@ impl Members {
 
     /// Makes it those that `belongs` says.
     fn set(&mut self, bound: usize, belongs: impl Fn(usize) -> bool) {
+        self.len = 0;
         self.list.clear();
+        self.list.resize(bound, 0);
         self.place.clear();
         self.place.resize(bound, Self::ABSENT);
         for number in (0..bound).filter(|&number| belongs(number)) {
@@ -77,32 +82,34 @@ impl Members {
         }
     }
 
+    fn iter(&self) -> impl Iterator<Item = u32> {
+        self.list[..self.len as usize].iter().copied()
+    }
+
     #[inline(always)]
     fn contains(&self, number: u32) -> bool {
         self.place[number as usize] != Self::ABSENT
     }
 
-    /// Adds a number that isn't there, or takes it away.
+    /// Adds a number that isn't there, or takes it away: the last one of the list takes its place. Both are the same
+    /// instructions, since a branch would be guessed wrong half of the time.
     #[inline(always)]
     fn toggle(&mut self, number: u32) {
-        let place = self.place[number as usize];
-        if place == Self::ABSENT {
-            self.place[number as usize] = self.list.len() as u32;
-            self.list.push(number);
-        } else {
-            self.list.swap_remove(place as usize);
-            if let Some(&moved) = self.list.get(place as usize) {
-                self.place[moved as usize] = place;
-            }
-            self.place[number as usize] = Self::ABSENT;
-        }
+        let present = self.contains(number);
+        let len = self.len - u32::from(present);
+        let place = select_unpredictable(present, self.place[number as usize], len);
+        let last = self.list[len as usize];
+        let moved = select_unpredictable(present, last, number);
+        self.list[place as usize] = moved;
+        self.place[moved as usize] = place;
+        self.place[number as usize] = select_unpredictable(present, Self::ABSENT, place);
+        self.len = len + u32::from(!present);
     }
 
     /// One of them, all being as likely; `None` if there is none.
     #[inline(always)]
     fn any(&self, rng: &mut impl Rng) -> Option<u32> {
-        let len = self.list.len() as u32;
-        (len > 0).then(|| self.list[rng.random_range(0..len) as usize])
+        (self.len > 0).then(|| self.list[rng.random_range(0..self.len) as usize])
     }
 }
 
@@ -170,7 +177,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn sum(&mut self) {
-        self.total = self.differing.list.iter().map(|&pair| self.clusters.weight(pair)).sum();
+        self.total = self.differing.iter().map(|pair| self.clusters.weight(pair)).sum();
     }
 
     /// One of the clusters whose sites differ.
@@ -180,13 +187,11 @@ impl<'a> Exchange<'a> {
             return self.differing.any(rng);
         }
         let mut rest = rng.random::<f64>() * self.total;
-        let mut pairs = self.differing.list.iter().copied();
-        pairs
-            .find(|&pair| {
-                rest -= self.clusters.weight(pair);
-                rest < 0.0
-            })
-            .or_else(|| self.differing.list.last().copied())
+        let found = self.differing.iter().find(|&pair| {
+            rest -= self.clusters.weight(pair);
+            rest < 0.0
+        });
+        found.or_else(|| self.differing.iter().last())
     }
 }
 
@@ -206,17 +211,22 @@ impl Rule for Exchange<'_> {
         let [a, b] = self.clusters.pairs[pair as usize];
         sites.extend([a, b]);
         self.toggled.clear();
-        let mut total = self.total;
+        let (mut joining, mut weight) = (0, 0.0);
         // Both sites change, so a cluster of the two stays as it is, and one of either with a third site doesn't.
         for (site, partner) in [(a, b), (b, a)] {
             for &(other, end) in &self.clusters.of_site[site as usize] {
                 if end != partner {
-                    let weight = self.clusters.weight(other);
-                    total += if self.differing.contains(other) { -weight } else { weight };
+                    let sign = 1 - 2 * i32::from(self.differing.contains(other));
+                    joining += sign;
+                    if let Some(&of_other) = self.clusters.weights.get(other as usize) {
+                        weight += f64::from(sign) * of_other;
+                    }
                     self.toggled.push(other);
                 }
             }
         }
+        let change = if self.clusters.weights.is_empty() { joining.into() } else { weight };
+        let total = self.total + change;
         Some(self.total / total)
     }
 
@@ -226,7 +236,7 @@ impl Rule for Exchange<'_> {
             self.differing.toggle(pair);
         }
         if self.clusters.weights.is_empty() {
-            self.total = self.differing.list.len() as f64;
+            self.total = self.differing.len.into();
         } else {
             // Anew, so that no error adds up.
             self.sum();
@@ -333,7 +343,7 @@ impl<V: Weight> Rule for Hamiltonian<'_, V> {
                 }
             }
         }
-        let mut count = nonzero.list.len();
+        let mut count = nonzero.len;
         for &group in &*groups {
             listed[group as usize] = false;
             match (nonzero.contains(group), Self::is_nonzero(terms, parts, group as usize)) {
@@ -344,7 +354,7 @@ impl<V: Weight> Rule for Hamiltonian<'_, V> {
             toggled.push(group);
         }
         // Of an operator that isn't Hermitian there may be no way back: the ratio is infinite, but NetKet's move is accepted.
-        Some(nonzero.list.len() as f64 / count as f64)
+        Some(f64::from(nonzero.len) / f64::from(count))
     }
 
     fn accept(&mut self) {

@@ -3,7 +3,7 @@
 use super::{Extent, Machine, Rbm, at, lanes, vectors, vectors_mut, zeros};
 use crate::local_states::LocalIndex;
 use crate::metropolis::{self, Odds};
-use crate::planes::{Algebra, Changed, Planes, Real, planes, planes_mut, sum_rows};
+use crate::planes::{Algebra, Changed, Planes, Real, add_signed, planes, planes_mut, sign, sum_rows};
 use aligned_vec::AVec;
 use pulp::Simd;
 use std::array::from_fn;
@@ -80,7 +80,7 @@ impl<'a, T: Real, S: Simd, const P: usize> Flip<'a, T, S, P> {
         for plane in 0..P {
             (cosh[plane], sinh[plane]) = (&cosh[plane][..len], &sinh[plane][..len]);
         }
-        Self { cosh, sinh, sign: T::splat(simd, [T::default(), -T::default()][usize::from(back)]) }
+        Self { cosh, sinh, sign: sign::<T, S>(simd, back) }
     }
 
     /// Of one vector of units.
@@ -137,12 +137,14 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
     #[inline(always)]
     fn product<S: Simd>(&self, simd: S, flips: &[Flip<'a, T, S, P>]) -> T::Vector<S> {
         let tanh = vectors::<T, S, P>(planes(&self.tanh));
-        let mut product = T::splat(simd, T::ONE);
+        // Two products, neither of which has to wait for the other.
+        let mut products = [T::splat(simd, T::ONE); 2];
         for place in 0..tanh[0].len() {
             let [a, _] = Self::at(simd, at(&tanh, place), flips, place);
-            product = T::times(simd, product, A::magnitude::<T, S>(simd, a));
+            let [product, other] = products;
+            products = [other, T::times(simd, product, A::magnitude::<T, S>(simd, a))];
         }
-        product
+        T::times(simd, products[0], products[1])
     }
 
     /// Makes tanh θ that of the new configuration, B / A, and gives the least |A|².
@@ -242,11 +244,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> metropolis::Walker for Walker<'_, T
         let theta = planes_mut::<T, P>(&mut self.theta).into_iter();
         for (plane, theta) in theta.enumerate() {
             for &(site, back) in &self.proposal.flips {
-                let sign = T::splat(simd, [T::default(), -T::default()][usize::from(back)]);
-                let delta: &[T::Vector<S>] = bytemuck::cast_slice(machine.of_site(machine.tables.delta, plane, site));
-                for (theta, &delta) in vectors_mut::<T, S>(theta).iter_mut().zip(delta) {
-                    *theta = T::plus(simd, *theta, T::signed(simd, delta, sign));
-                }
+                add_signed(simd, theta, machine.of_site(machine.tables.delta, plane, site), back);
             }
         }
         if !self.proposal.careful {

@@ -1,0 +1,143 @@
+"""The chains in Rust are distributed as they should be: by enumeration of all configurations, and beside NetKet's.
+
+The seeds are fixed. A threshold of 1e-3 on the p-values of so many samples finds errors of a few per cent of any
+configuration's probability.
+"""
+
+from typing import Any
+
+import netket as nk
+import numpy as np
+import pytest
+import scipy.stats
+
+import ferroket as fk
+from ferroket.sampler import chains
+from mpi import FULL
+from transitions import CASES, Case, numbers_of, run
+from variational_states import MODELS
+
+LEAST = 1e-3
+# An odd number of moves: where nearly all are accepted, an even one would lead back to the same magnetisation.
+SWEEP = 101
+
+
+def p_value(counts: np.ndarray, expected: np.ndarray) -> float:
+    """That of Pearson's test; configurations that are expected less than five times count as one."""
+    rare = expected < 5
+    counts, expected = (np.append(x[~rare], x[rare].sum()) for x in (counts, expected))
+    keep = expected > 0
+    assert counts[~keep].sum() == 0
+    return float(scipy.stats.chisquare(counts[keep], expected[keep] * counts.sum() / expected.sum()).pvalue)
+
+
+def assert_in_rust(case: Case, model: Any, variables: Any, **options: Any) -> None:
+    found = chains.plan(case.make(fk.sampler, **options), model, variables)
+    assert isinstance(found, chains.Plan), found
+
+
+def check_distribution(case: Case, model: Any, power: float = 2.0, **options: Any) -> None:
+    found = run(case, model, length=600, sweep_size=SWEEP, machine_pow=power, **options)
+    assert_in_rust(case, model, found.variables, machine_pow=power, **options)
+    counts = np.bincount(numbers_of(case, found.samples).ravel(), minlength=len(case.states))
+    probabilities = case.probabilities(model, found.variables, power)
+    assert p_value(counts, probabilities * counts.sum()) > LEAST
+
+
+LONG = ("RBM, no biases", "RBM, complex64", "RBMModPhase, no bias", "RBMSymm, no biases", "RBMMultiVal, no biases")
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if FULL or name not in LONG])
+def test_every_model(name: str) -> None:
+    # RBMMultiVal's classes are 0, 1, ... which qubits are.
+    check_distribution(CASES["local, qubits" if name.startswith("RBMMultiVal") else "local"], MODELS[name])
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("model", ["RBM", "RBM, complex", "Jastrow, real"])
+def test_every_rule(name: str, model: str) -> None:
+    if FULL or model == "RBM" or not name.startswith(("local", "exchange, farther")):
+        check_distribution(CASES[name], MODELS[model])
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize(("name", "model"), [("local", "RBM, complex"), ("exchange", "RBM"), ("Ising", "Jastrow")])
+def test_every_power(name: str, model: str, power: float) -> None:
+    check_distribution(CASES[name], MODELS[model], power)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.float32, np.float64])
+def test_every_dtype(dtype: Any) -> None:
+    check_distribution(CASES["exchange"], MODELS["RBM, float32"], dtype=dtype)
+
+
+def test_large_parameters() -> None:
+    """Where ratios are taken from ln cosh."""
+    for model in (MODELS["RBM"], MODELS["RBM, complex"], MODELS["Jastrow"]):
+        found = run(CASES["local"], model, length=100, sweep_size=301, scale=1.5, machine_pow=0.2)
+        counts = np.bincount(numbers_of(CASES["local"], found.samples).ravel(), minlength=64)
+        probabilities = CASES["local"].probabilities(model, found.variables, 0.2)
+        assert p_value(counts, probabilities * counts.sum()) > LEAST
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_transitions(name: str) -> None:
+    """Each single step: how often each move is made, against the transition matrix, and back as often as there."""
+    case, model = CASES[name], MODELS["RBM, complex"]
+    found = run(case, model, length=1500, n_chains=128, sweep_size=1)
+    numbers = numbers_of(case, found.samples)
+    n_states = len(case.states)
+    steps = np.bincount((n_states * numbers[:, :-1] + numbers[:, 1:]).ravel(), minlength=n_states**2)
+    steps = steps.reshape(n_states, n_states)
+    probabilities = case.probabilities(model, found.variables, 2.0)
+    accepted = case.accepted(probabilities)
+    matrix = accepted + np.diag(1 - accepted.sum(axis=1))
+    assert p_value(steps.ravel(), (steps.sum(axis=1)[:, None] * matrix).ravel()) > LEAST
+    # Detailed balance.
+    there, back = np.triu(steps, 1)[np.triu_indices(n_states, 1)], np.triu(steps.T, 1)[np.triu_indices(n_states, 1)]
+    often = there + back >= 20
+    assert often.any()
+    statistic = ((there - back)[often] ** 2 / (there + back)[often]).sum()
+    assert scipy.stats.chi2.sf(statistic, often.sum()) > LEAST
+    # The acceptance, of which the deviation is that of chains as a whole.
+    expected = (probabilities[:, None] * accepted).sum()
+    of_chains = np.asarray(found.state.n_accepted_proc) / 1500
+    error = of_chains.std() / np.sqrt(len(of_chains))
+    assert abs(float(found.state.acceptance) - expected) < 4 * error
+
+
+@pytest.mark.parametrize("name", ["local", "exchange, weighted", "Heisenberg"])
+def test_as_netkets(name: str) -> None:
+    """Acceptance and autocorrelation are those of NetKet's samplers."""
+    case, model = CASES[name], MODELS["RBM"]
+    acceptance, correlation = [], []
+    for library in (fk.sampler, nk.sampler):
+        found = run(case, model, length=400, library=library, n_chains=128, sweep_size=2)
+        acceptance.append(np.asarray(found.state.n_accepted_proc) / 800)
+        log_psi = np.asarray(model.apply(found.variables, found.samples.reshape(-1, 6))).real
+        log_psi = log_psi.reshape(128, 400) - log_psi.mean()
+        correlation.append([(log_psi[:, lag:] * log_psi[:, :-lag]).mean(axis=1) for lag in (1, 2, 4)])
+    for ours, theirs in [acceptance, *zip(*correlation, strict=True)]:
+        error = np.hypot(ours.std(), theirs.std()) / np.sqrt(128)
+        assert abs(ours.mean() - theirs.mean()) < 4 * error
+
+
+@pytest.mark.parametrize("name", ["exchange", "fermions", "Heisenberg"])
+def test_constraints_are_kept(name: str) -> None:
+    """On many sites, where a chain is long enough to sum everything up anew."""
+    graph = nk.graph.Square(6)
+    heisenberg = nk.operator.Heisenberg(nk.hilbert.Spin(0.5, 36, total_sz=1), graph, cls=nk.operator.LocalOperatorJax)
+    fermions = nk.hilbert.SpinOrbitalFermions(36, s=1 / 2, n_fermions_per_spin=(5, 20))
+    sampler = {
+        "exchange": lambda: fk.sampler.MetropolisExchange(heisenberg.hilbert, graph=graph, n_chains=4),
+        "fermions": lambda: fk.sampler.MetropolisFermionHop(fermions, graph=graph, n_chains=4),
+        "Heisenberg": lambda: fk.sampler.MetropolisHamiltonian(heisenberg.hilbert, heisenberg, n_chains=4),
+    }[name]()
+    state = nk.vqs.MCState(sampler, nk.models.RBM(alpha=1), n_samples=4000, n_discard_per_chain=0, seed=1)
+    assert fk.sampler.explain(state).path == "chains in Rust"
+    samples = np.asarray(state.samples)
+    assert np.isin(samples, sampler.hilbert.local_states).all()
+    conserved = [samples[..., :36].sum(-1), samples[..., 36:].sum(-1)]
+    expected = {"fermions": [5, 20]}.get(name, [2, 0])
+    assert [set(sums.ravel().tolist()) for sums in conserved] == [{total} for total in expected]
+    assert 0.5 < state.sampler_state.acceptance <= 1

@@ -1,0 +1,389 @@
+"""The samplers behave as NetKet's do, in whatever NetKet makes of them, and say so where they can't be faster."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import flax.serialization
+import jax
+import netket as nk
+import numpy as np
+import pytest
+
+import ferroket as fk
+from comparing import on_a_gpu
+from ferroket.sampler import chains
+from transitions import CASES, FERMIONS, HEISENBERG, ISING, SECTOR
+from variational_states import CHAIN, MODELS, SPINS, random_like
+
+RBM, MLP = MODELS["RBM"], nk.models.MLP(param_dtype=float)
+EXACT = -2 / np.sin(np.pi / 12)  # the ground state of the critical Ising chain of six sites, by free fermions
+
+pytestmark = pytest.mark.skipif(on_a_gpu(), reason="the chains run on CPUs")
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    yield
+    fk.disable()
+
+
+def make_variables(model: Any, hilbert: Any) -> Any:
+    sample = jax.ShapeDtypeStruct((1, hilbert.size), np.int8)
+    return random_like(jax.eval_shape(model.init, jax.random.key(0), sample), 0.3)
+
+
+def start(sampler: Any, model: Any = RBM, seed: int = 5) -> tuple[Any, Any]:
+    """Variables of a model, and a state to sample from."""
+    variables = make_variables(model, sampler.hilbert)
+    return variables, sampler.reset(model, variables, sampler.init_state(model, variables, seed=seed))
+
+
+def make_state(sampler: Any, model: Any = RBM, **options: Any) -> Any:
+    options = {"n_samples": 64, "sampler_seed": 5, "variables": make_variables(model, sampler.hilbert), **options}
+    return nk.vqs.MCState(sampler, model, **options)
+
+
+def equal(one: Any, other: Any) -> bool:
+    leaves = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(np.array_equal(raw(a), raw(b), equal_nan=True) for a, b in leaves)
+
+
+def raw(leaf: Any) -> np.ndarray:
+    is_key = jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("options", [{}, {"n_chains": 8, "dtype": np.float32, "sweep_size": 3, "machine_pow": 1.5}])
+def test_states_and_samples_have_netkets_types(name: str, options: dict[str, Any]) -> None:
+    found = []
+    for library in (fk.sampler, nk.sampler):
+        sampler = CASES[name].make(library, **options)
+        variables, state = start(sampler)
+        with_log, end = sampler.sample(RBM, variables, state=state, chain_length=4, return_log_probabilities=True)
+        one = sampler.sample_next(RBM, variables, state)
+        found.append(jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), (state, with_log, end, one)))
+        assert isinstance(sampler, nk.sampler.MetropolisSampler)
+        assert end.n_steps == sampler.n_chains * 4 * sampler.sweep_size
+        assert end.acceptance == pytest.approx(np.asarray(end.n_accepted_proc).sum() / end.n_steps)
+    assert jax.tree.leaves(found[0]) == jax.tree.leaves(found[1])
+    assert type(sampler) is nk.sampler.MetropolisSampler
+
+
+@pytest.mark.parametrize("name", ["RBM, complex", "RBMModPhase", "Jastrow", "RBM, float32"])
+@pytest.mark.parametrize("chunk_size", [None, 4])
+def test_log_probabilities_are_the_models(name: str, chunk_size: int | None) -> None:
+    model = MODELS[name]
+    sampler = fk.sampler.MetropolisLocal(SPINS, n_chains=8, chunk_size=chunk_size, machine_pow=3)
+    variables, state = start(sampler, model)
+    (samples, log_prob), end = sampler.sample(
+        model, variables, state=state, chain_length=5, return_log_probabilities=True
+    )
+    expected = 3 * np.asarray(model.apply(variables, samples.reshape(-1, 6))).real.reshape(8, 5)
+    np.testing.assert_allclose(log_prob, expected, rtol=1e-5)
+    np.testing.assert_array_equal(end.σ, samples[:, -1])
+    np.testing.assert_array_equal(end.log_prob, log_prob[:, -1])
+    alone, same = sampler.sample(model, variables, state=state, chain_length=5)
+    np.testing.assert_array_equal(alone, samples)
+    np.testing.assert_allclose(same.log_prob, end.log_prob, rtol=1e-6)
+
+
+def test_the_same_state_gives_the_same_samples() -> None:
+    sampler = fk.sampler.MetropolisExchange(SECTOR, graph=CHAIN)
+    variables, state = start(sampler)
+    first, end = sampler.sample(RBM, variables, state=state, chain_length=7)
+    again, also = sampler.sample(RBM, variables, state=state, chain_length=7)
+    assert equal((first, end), (again, also))
+    more, _ = sampler.sample(RBM, variables, state=end, chain_length=7)
+    assert not np.array_equal(first, more)
+    other, _ = sampler.sample(RBM, variables, state=start(sampler, seed=6)[1], chain_length=7)
+    assert not np.array_equal(first, other)
+
+
+def test_chains_do_not_depend_on_how_many_there_are() -> None:
+    sampler = fk.sampler.MetropolisLocal(SPINS, n_chains=16)
+    variables, state = start(sampler)
+    few = fk.sampler.MetropolisLocal(SPINS, n_chains=3)
+    part = state.replace(σ=state.σ[:3], log_prob=state.log_prob[:3], n_accepted_proc=state.n_accepted_proc[:3])
+    all_samples, _ = sampler.sample(RBM, variables, state=state, chain_length=9)
+    samples, _ = few.sample(RBM, variables, state=part, chain_length=9)
+    np.testing.assert_array_equal(samples, all_samples[:3])
+
+
+def test_states_are_saved_and_restored() -> None:
+    sampler = fk.sampler.MetropolisHamiltonian(SPINS, ISING)
+    state = make_state(sampler, n_discard_per_chain=2)
+    _ = state.samples
+    saved = flax.serialization.to_bytes(state)
+    following = np.asarray(state.sample())
+    other = make_state(sampler, n_discard_per_chain=2, sampler_seed=9)
+    restored_ = flax.serialization.from_bytes(other, saved)
+    np.testing.assert_array_equal(restored_.sample(), following)
+
+
+def test_chains_are_reset_if_they_are_to_be() -> None:
+    for reset in (False, True):
+        sampler = fk.sampler.MetropolisLocal(SPINS, reset_chains=reset, sweep_size=1)
+        variables, state = start(sampler)
+        _, end = sampler.sample(RBM, variables, state=state, chain_length=3)
+        again = sampler.reset(RBM, variables, end)
+        assert np.array_equal(again.σ, end.σ) != reset
+        assert again.n_steps == 0
+        assert again.n_accepted == 0
+        assert again.acceptance is None
+
+
+def test_under_jit() -> None:
+    sampler = fk.sampler.MetropolisLocal(SPINS)
+    variables, state = start(sampler)
+
+    @jax.jit
+    def sample(sampler: Any, variables: Any, state: Any) -> Any:
+        return sampler.sample(RBM, variables, state=state, chain_length=3)
+
+    assert equal(sample(sampler, variables, state), sampler.sample(RBM, variables, state=state, chain_length=3))
+    assert "ferroket_chains_rbm" in sample.lower(sampler, variables, state).as_text()
+
+
+def test_several_parameters_at_once() -> None:
+    sampler = fk.sampler.MetropolisLocal(SPINS)
+    variables, state = start(sampler)
+    several = jax.tree.map(lambda leaf: np.stack([leaf, 2 * leaf]), variables)
+    samples = jax.vmap(lambda variables: sampler.sample(RBM, variables, state=state, chain_length=3)[0])(several)
+    for place in range(2):
+        one = jax.tree.map(lambda leaf, place=place: leaf[place], several)
+        np.testing.assert_array_equal(samples[place], sampler.sample(RBM, one, state=state, chain_length=3)[0])
+
+
+def test_another_power_compiles_nothing() -> None:
+    variables, state = start(fk.sampler.MetropolisLocal(SPINS))
+    results = []
+    for power in (2.0, 0.5, 1.0):
+        sampler = fk.sampler.MetropolisLocal(SPINS, machine_pow=power)
+        results.append(np.asarray(sampler.sample(RBM, variables, state=state, chain_length=8)[0]))
+        size = chains._in_rust._cache_size()
+        if power != 2.0:
+            assert size == before
+        before = size
+    assert not np.array_equal(results[0], results[1])
+
+
+@pytest.mark.parametrize("name", ["local", "Ising"])
+def test_a_ground_state(name: str) -> None:
+    model = nk.models.RBM(alpha=1, kernel_init=jax.nn.initializers.normal(0.2), param_dtype=float)
+    sampler = CASES[name].make(fk.sampler, n_chains=16)
+    state = nk.vqs.MCState(sampler, model, n_samples=512, seed=1, sampler_seed=2, chunk_size=128)
+    driver = nk.driver.VMC_SR(ISING, nk.optimizer.Sgd(0.1), variational_state=state, diag_shift=1e-2)
+    ISING_CRITICAL = fk.operator.Ising(SPINS, CHAIN, h=1.0)
+    driver = nk.driver.VMC_SR(ISING_CRITICAL, nk.optimizer.Sgd(0.1), variational_state=state, diag_shift=1e-2)
+    driver.run(60, show_progress=False)
+    energy = state.expect(ISING_CRITICAL)
+    assert abs(energy.mean - EXACT) < 1e-3 * abs(EXACT) + 4 * energy.error_of_mean
+    assert energy.R_hat < 1.05
+
+
+# Which way a sampler takes
+
+
+def reasons(sampler: Any, model: Any = RBM) -> list[str]:
+    found = fk.sampler.explain(make_state(sampler, model))
+    assert (found.path == "NetKet") == bool(found.reasons)
+    return found.reasons
+
+
+def test_what_runs_in_rust() -> None:
+    state = make_state(fk.sampler.MetropolisLocal(SPINS), MODELS["RBMSymm"])
+    assert fk.sampler.explain(state) == fk.sampler.Explanation("chains in Rust", "local", "RBMSymm")
+    assert str(fk.sampler.explain(state)) == "chains in Rust: the local rule, with amplitude ratios of RBMSymm"
+    for name, rule in {"exchange": "exchange", "fermions": "exchange", "Heisenberg": "hamiltonian"}.items():
+        assert fk.sampler.explain(make_state(CASES[name].make(fk.sampler))).rule == rule
+
+
+class Parity(nk.hilbert.constraint.DiscreteHilbertConstraint):
+    """As many spins up as make an even number."""
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return (x > 0).sum(axis=-1) % 2 == 0
+
+    def __hash__(self) -> int:
+        return hash("parity")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Parity)
+
+
+def test_what_does_not() -> None:
+    spin_1 = nk.hilbert.Spin(1, 4)
+    assert reasons(fk.sampler.MetropolisLocal(spin_1)) == ["there are sites that haven't two local states"]
+    (reason,) = reasons(fk.sampler.MetropolisLocal(SPINS), MLP)
+    assert reason.startswith("netket's MLP is none of the models whose amplitude ratios are known")
+    half = nk.models.RBM(param_dtype=np.float16)
+    assert reasons(fk.sampler.MetropolisLocal(SPINS), half) == ["there are parameters of float16"]
+    rule = nk.sampler.rules.MultipleRules([nk.sampler.rules.LocalRule()] * 2, [0.5, 0.5])
+    (reason,) = reasons(fk.sampler.MetropolisSampler(SPINS, rule))
+    assert reason.endswith("and this is MultipleRules")
+    even = nk.hilbert.Spin(0.5, 6, constraint=Parity())
+    assert reasons(fk.sampler.MetropolisLocal(even)) == [
+        "the Hilbert space has a constraint that single changes of sites don't keep to"
+    ]
+    assert reasons(fk.sampler.MetropolisExchange(even, graph=CHAIN)) == [
+        "the Hilbert space has a constraint of its own, which exchanges may not keep to"
+    ]
+    (reason,) = reasons(nk.sampler.ExactSampler(SPINS))
+    assert reason == "ExactSampler is none of the Metropolis samplers, or a subclass of one"
+    (reason,) = reasons(nk.sampler.MetropolisLocal(SPINS))
+    assert reason == "the sampler is NetKet's: call fk.enable(), or take the one of fk.sampler"
+    assert fk.sampler.explain(nk.vqs.FullSumState(SPINS, RBM)).reasons == [
+        "FullSumState is no MCState, which has a sampler"
+    ]
+
+
+def test_what_does_not_is_netkets() -> None:
+    """The same samples, to the bit."""
+    theirs, ours = nk.sampler.MetropolisLocal(SPINS), fk.sampler.MetropolisLocal(SPINS)
+    for model in (MLP, RBM):
+        variables, state = start(theirs, model)
+        expected = theirs.sample(model, variables, state=state, chain_length=3)
+        assert equal(ours.sample(model, variables, state=state, chain_length=3), expected) == (model is MLP)
+        following = theirs.sample_next(model, variables, state)
+        assert equal(ours.sample_next(model, variables, state), following) == (model is MLP)
+
+
+def test_models_given_as_functions_are_netkets() -> None:
+    theirs, ours = nk.sampler.MetropolisLocal(SPINS), fk.sampler.MetropolisLocal(SPINS)
+    variables, state = start(theirs)
+    expected = theirs.sample(RBM.apply, variables, state=state, chain_length=3)
+    assert equal(ours.sample(RBM.apply, variables, state=state, chain_length=3), expected)
+
+
+# In an unchanged script
+
+
+@pytest.mark.parametrize("name", ["local", "exchange, weighted", "fermions", "Ising", "Pauli strings"])
+def test_enabling(name: str) -> None:
+    sampler, ours = (CASES[name].make(library) for library in (nk.sampler, fk.sampler))
+    variables, state = start(sampler)
+    netkets = sampler.sample(RBM, variables, state=state, chain_length=3)
+    expected = ours.sample(RBM, variables, state=state, chain_length=3)
+    fk.enable()
+    assert fk.sampler.is_enabled()
+    assert fk.sampler.explain(make_state(sampler)).path == "chains in Rust"
+    assert equal(sampler.sample(RBM, variables, state=state, chain_length=3), expected)
+    assert equal(sampler.sample_next(RBM, variables, state), ours.sample_next(RBM, variables, state))
+    fk.enable()
+    fk.disable()
+    assert not fk.sampler.is_enabled()
+    assert equal(sampler.sample(RBM, variables, state=state, chain_length=3), netkets)
+
+
+def test_what_is_not_enabled() -> None:
+    """NetKet's other models, rules and samplers, and subclasses."""
+
+    class Own(nk.sampler.MetropolisSampler):
+        pass
+
+    local = nk.sampler.rules.LocalRule()
+    samplers = [
+        (MLP, nk.sampler.MetropolisLocal(SPINS)),
+        (RBM, nk.sampler.MetropolisLocal(SECTOR)),
+        (RBM, nk.sampler.MetropolisSampler(SPINS, nk.sampler.rules.MultipleRules([local] * 2, [0.5, 0.5]))),
+        (RBM, Own(SPINS, local)),
+        (RBM, nk.sampler.ParallelTemperingLocal(SPINS, n_replicas=4, n_chains=4)),
+    ]
+    for model, sampler in samplers:
+        variables, state = start(sampler, model)
+        expected = sampler.sample(model, variables, state=state, chain_length=2)
+        fk.enable()
+        assert equal(sampler.sample(model, variables, state=state, chain_length=2), expected)
+        fk.disable()
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (
+            lambda: fk.sampler.MetropolisLocal(SPINS, sweep_size=0),
+            ValueError,
+            "sweep_size is 0: propose at least 1 move",
+        ),
+        (lambda: fk.sampler.MetropolisLocal(SPINS, sweep_size=-3), ValueError, "sweep_size is -3: propose at least 1"),
+        (lambda: fk.sampler.MetropolisLocal(SPINS, n_chains=4, n_chains_per_rank=4), ValueError, "Cannot specify both"),
+        (lambda: fk.sampler.MetropolisLocal(SPINS, machine_pow=-1), ValueError, "must be positive"),
+        (lambda: fk.sampler.MetropolisLocal(SPINS, machine_pow=1j), ValueError, "must be real"),
+        (lambda: fk.sampler.MetropolisLocal(SPINS, reset_chains=1), TypeError, "reset_chains must be a boolean"),
+        (lambda: fk.sampler.MetropolisLocal(SPINS, chains=1), TypeError, "chains"),
+        (lambda: fk.sampler.MetropolisLocal("spins"), (TypeError, AttributeError), "hilbert|size"),
+        (lambda: fk.sampler.MetropolisSampler(SPINS, "local"), TypeError, "must be a MetropolisRule"),
+        (
+            lambda: fk.sampler.MetropolisLocal(SECTOR),
+            ValueError,
+            "MetropolisLocal changes one site, but .* fixes the sum of the sites 0 to 5 to 0, so that it would leave the "
+            "space: take MetropolisExchange or MetropolisHamiltonian",
+        ),
+        (
+            lambda: fk.sampler.MetropolisExchange(FERMIONS, clusters=[(0, 1), (2, 3)]),
+            ValueError,
+            r"the cluster \(2, 3\) is exchanged, but .* fixes the sum of the sites 0 to 2 to 1",
+        ),
+        (
+            lambda: fk.sampler.MetropolisExchange(SPINS, clusters=[(0, 1), (2, 6)]),
+            ValueError,
+            re.escape("cluster 1 is (2, 6), but there are 6 sites, counted from 0"),
+        ),
+        (lambda: fk.sampler.MetropolisExchange(SPINS), ValueError, "either provide the list of exchange-clusters"),
+        (
+            lambda: fk.sampler.MetropolisExchange(SPINS, clusters=[(0, 1)], probabilities=[-1.0]),
+            ValueError,
+            "Probabilities must be positive",
+        ),
+        (
+            lambda: fk.sampler.MetropolisFermionHop(SPINS, graph=CHAIN),
+            ValueError,
+            "only works with SpinOrbitalFermions",
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Using MetropolisExchange with SpinOrbitalFermions:UserWarning")
+def test_bad_arguments(make: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_a_hamiltonian_of_another_space() -> None:
+    sampler = fk.sampler.MetropolisHamiltonian(SPINS, HEISENBERG)
+    with pytest.raises(ValueError, match=r"(?s)The hilbert space of the sampler.*must be the same"):
+        make_state(sampler)
+
+
+def test_the_state_of_another_sampler() -> None:
+    sampler = fk.sampler.MetropolisLocal(SPINS)
+    _, of_qubits = start(fk.sampler.MetropolisLocal(nk.hilbert.Qubit(6), dtype=np.int8))
+    _, longer = start(fk.sampler.MetropolisLocal(nk.hilbert.Spin(0.5, 7)))
+    _, more = start(fk.sampler.MetropolisLocal(SPINS, n_chains=17))
+    variables = make_variables(RBM, SPINS)
+    message = r"configurations of shape \(16, 7\), but this sampler has 16 chains on 6 sites"
+    with pytest.raises(ValueError, match=message):
+        sampler.sample(RBM, variables, state=longer, chain_length=2)
+    with pytest.raises(ValueError, match=r"configurations of shape \(17, 6\), but this sampler has 16 chains"):
+        sampler.sample(RBM, variables, state=more, chain_length=2)
+    message = r"chain \d+ holds something else than one of the two local states on site \d"
+    with pytest.raises((ValueError, jax.errors.JaxRuntimeError), match=message):
+        jax.block_until_ready(sampler.sample(RBM, variables, state=of_qubits, chain_length=2))
+
+
+def test_chains_that_devices_can_not_share() -> None:
+    """As NetKet: rounded up, with a warning."""
+    with pytest.raises(ValueError, match="Chunk size must divide"):
+        fk.sampler.MetropolisLocal(SPINS, n_chains=6, chunk_size=4)
+
+
+def test_chains_of_no_length() -> None:
+    sampler = fk.sampler.MetropolisLocal(SPINS)
+    variables, state = start(sampler)
+    samples, end = sampler.sample(RBM, variables, state=state, chain_length=0)
+    assert samples.shape == (16, 0, 6)
+    assert equal(end.σ, state.σ)

@@ -1,0 +1,164 @@
+"""Samplers to test, and the transition matrices that their rules have by definition."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import netket as nk
+import numpy as np
+
+import ferroket as fk
+from variational_states import CHAIN, SPINS, random_like
+
+SECTOR = nk.hilbert.Spin(0.5, 6, total_sz=0)
+QUBITS = nk.hilbert.Qubit(6)
+FERMIONS = nk.hilbert.SpinOrbitalFermions(3, s=1 / 2, n_fermions_per_spin=(1, 2))
+TRIANGLE = nk.graph.Chain(3)
+WEIGHTED = {
+    "clusters": [(0, 1), (1, 2), (0, 3), (2, 5), (4, 5), (3, 5)],
+    "probabilities": [1.0, 2.0, 0.5, 4.0, 1.0, 3.0],
+}
+ISING = nk.operator.IsingJax(SPINS, CHAIN, h=0.7)
+HEISENBERG = nk.operator.Heisenberg(SECTOR, CHAIN, cls=nk.operator.LocalOperatorJax)
+PAULI = nk.operator.PauliStringsJax(
+    QUBITS, ["XXIIII", "YIYZII", "IYXYXI", "ZZIIII", "IIIIIX", "IZIIXI", "IIXIII"], np.arange(1.0, 8.0)
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A rule on a Hilbert space.
+
+    Args:
+        hilbert: The space.
+        make: Makes its sampler with the functions of ``nk.sampler`` or ``fk.sampler``.
+        moves: The weights of the moves from a configuration, which is given as a row of local indices: a list of the sites
+            that change and the weight.
+    """
+
+    hilbert: Any
+    make: Callable[..., Any]
+    moves: Callable[[np.ndarray], list[tuple[tuple[int, ...], float]]]
+
+    @cached_property
+    def states(self) -> np.ndarray:
+        """All configurations."""
+        return np.asarray(self.hilbert.all_states())
+
+    @cached_property
+    def proposals(self) -> np.ndarray:
+        """How likely each configuration is proposed at each."""
+        indices = np.asarray(self.hilbert.states_to_local_indices(self.states))
+        number = {tuple(row): i for i, row in enumerate(indices)}
+        matrix = np.zeros((len(indices),) * 2)
+        for i, row in enumerate(indices):
+            for sites, weight in self.moves(row):
+                other = row.copy()
+                other[list(sites)] = 1 - other[list(sites)]
+                matrix[i, number[tuple(other)]] += weight
+        total = matrix.sum(axis=1, keepdims=True)
+        return np.divide(matrix, total, out=np.zeros_like(matrix), where=total > 0)
+
+    def probabilities(self, model: Any, variables: Any, power: float) -> np.ndarray:
+        """|ψ|^p of all configurations, normalised."""
+        log = power * np.asarray(model.apply(variables, self.states)).real
+        weights = np.exp(log - log.max())
+        return weights / weights.sum()
+
+    def accepted(self, probabilities: np.ndarray) -> np.ndarray:
+        """How likely each move is proposed and accepted, by Metropolis and Hastings."""
+        there, back = self.proposals, self.proposals.T
+        odds = np.divide(
+            probabilities * back, probabilities[:, None] * there, out=np.zeros_like(there), where=there > 0
+        )
+        return there * np.minimum(1, odds)
+
+
+def _local(row: np.ndarray) -> list[tuple[tuple[int, ...], float]]:
+    return [((site,), 1.0) for site in range(len(row))]
+
+
+def _exchange(clusters: Any, weights: Any = None) -> Callable[[np.ndarray], list[tuple[tuple[int, ...], float]]]:
+    def moves(row: np.ndarray) -> list[tuple[tuple[int, ...], float]]:
+        of_each = zip(clusters, np.ones(len(clusters)) if weights is None else weights, strict=True)
+        return [((a, b), float(weight)) for (a, b), weight in of_each if row[a] != row[b]]
+
+    return moves
+
+
+def _connected(operator: Any) -> Callable[[np.ndarray], list[tuple[tuple[int, ...], float]]]:
+    hilbert = operator.hilbert
+    indices = np.asarray(hilbert.states_to_local_indices(hilbert.all_states()))
+    number = {tuple(row): i for i, row in enumerate(indices)}
+    dense = np.asarray(operator.to_dense())
+
+    def moves(row: np.ndarray) -> list[tuple[tuple[int, ...], float]]:
+        others = indices[dense[number[tuple(row)]] != 0]
+        return [(tuple(int(site) for site in np.flatnonzero(other != row)), 1.0) for other in others]
+
+    return moves
+
+
+def _pairs_within(distance: int) -> list[tuple[int, int]]:
+    far = np.asarray(CHAIN.distances())
+    return [(a, b) for a in range(6) for b in range(a) if far[a, b] <= distance]
+
+
+CASES = {
+    "local": Case(SPINS, lambda s, **o: s.MetropolisLocal(SPINS, **o), _local),
+    "local, qubits": Case(QUBITS, lambda s, **o: s.MetropolisLocal(QUBITS, **o), _local),
+    "exchange": Case(
+        SECTOR, lambda s, **o: s.MetropolisExchange(SECTOR, graph=CHAIN, **o), _exchange(_pairs_within(1))
+    ),
+    "exchange, farther": Case(
+        SECTOR,
+        lambda s, **o: s.MetropolisExchange(SECTOR, graph=CHAIN, d_max=2, probabilities=[1.0, 0.2], **o),
+        _exchange(_pairs_within(2), [1.0 if abs(a - b) in (1, 5) else 0.2 for a, b in _pairs_within(2)]),
+    ),
+    "exchange, weighted": Case(
+        SECTOR,
+        lambda s, **o: s.MetropolisExchange(SECTOR, **WEIGHTED, **o),
+        _exchange(WEIGHTED["clusters"], WEIGHTED["probabilities"]),
+    ),
+    "fermions": Case(
+        FERMIONS,
+        lambda s, **o: s.MetropolisFermionHop(FERMIONS, graph=TRIANGLE, **o),
+        _exchange([(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5)]),
+    ),
+    "Ising": Case(SPINS, lambda s, **o: s.MetropolisHamiltonian(SPINS, ISING, **o), _connected(ISING)),
+    "Heisenberg": Case(SECTOR, lambda s, **o: s.MetropolisHamiltonian(SECTOR, HEISENBERG, **o), _connected(HEISENBERG)),
+    "Pauli strings": Case(QUBITS, lambda s, **o: s.MetropolisHamiltonian(QUBITS, PAULI, **o), _connected(PAULI)),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """Samples of a case, ``(C, L, N)``, with the model's variables and the sampler's last state."""
+
+    samples: np.ndarray
+    variables: Any
+    state: Any
+
+
+def run(case: Case, model: Any, *, length: int, library: Any = None, scale: float = 0.2, **options: Any) -> Run:
+    """Samples of a case by the samplers of ``fk.sampler`` or of another library, with random parameters.
+
+    Before them come as many samples, so that chains have forgotten where they began.
+    """
+    sampler = case.make(library or fk.sampler, **{"n_chains": 64, **options})
+    sample = jax.ShapeDtypeStruct((1, case.hilbert.size), np.int8)
+    variables = random_like(jax.eval_shape(model.init, jax.random.key(0), sample), scale)
+    state = sampler.reset(model, variables, sampler.init_state(model, variables, seed=3))
+    _, state = sampler.sample(model, variables, state=state, chain_length=length)
+    state = state.replace(n_accepted_proc=0 * state.n_accepted_proc, n_steps_proc=0 * state.n_steps_proc)
+    samples, state = sampler.sample(model, variables, state=state, chain_length=length)
+    return Run(np.asarray(samples), variables, state)
+
+
+def numbers_of(case: Case, samples: np.ndarray) -> np.ndarray:
+    """Which of all configurations each sample is, ``(C, L)``; an error if one is none."""
+    number = {tuple(row): i for i, row in enumerate(case.states.tolist())}
+    flat = samples.reshape(-1, samples.shape[-1]).tolist()
+    return np.array([number[tuple(row)] for row in flat]).reshape(samples.shape[:-1])
