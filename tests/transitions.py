@@ -34,8 +34,8 @@ class Case:
     Args:
         hilbert: The space.
         make: Makes its sampler with the functions of ``nk.sampler`` or ``fk.sampler``.
-        moves: The weights of the moves from a configuration, which is given as a row of local indices: a list of the sites
-            that change and the weight.
+        moves: The moves from a configuration, which is given as a row of local indices: the sites that change, and the
+            weight.
     """
 
     hilbert: Any

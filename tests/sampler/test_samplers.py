@@ -11,15 +11,12 @@ import numpy as np
 import pytest
 
 import ferroket as fk
-from comparing import on_a_gpu
 from ferroket.sampler import chains
 from transitions import CASES, FERMIONS, HEISENBERG, ISING, SECTOR
 from variational_states import CHAIN, MODELS, SPINS, random_like
 
 RBM, MLP = MODELS["RBM"], nk.models.MLP(param_dtype=float)
 EXACT = -2 / np.sin(np.pi / 12)  # the ground state of the critical Ising chain of six sites, by free fermions
-
-pytestmark = pytest.mark.skipif(on_a_gpu(), reason="the chains run on CPUs")
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +60,11 @@ def test_states_and_samples_have_netkets_types(name: str, options: dict[str, Any
         variables, state = start(sampler)
         with_log, end = sampler.sample(RBM, variables, state=state, chain_length=4, return_log_probabilities=True)
         one = sampler.sample_next(RBM, variables, state)
-        found.append(jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), (state, with_log, end, one)))
+        found.append(
+            jax.tree.map(
+                lambda leaf: (leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)), (state, with_log, end, one)
+            )
+        )
         assert isinstance(sampler, nk.sampler.MetropolisSampler)
         assert end.n_steps == sampler.n_chains * 4 * sampler.sweep_size
         assert end.acceptance == pytest.approx(np.asarray(end.n_accepted_proc).sum() / end.n_steps)
@@ -114,12 +115,15 @@ def test_chains_do_not_depend_on_how_many_there_are() -> None:
 def test_states_are_saved_and_restored() -> None:
     sampler = fk.sampler.MetropolisHamiltonian(SPINS, ISING)
     state = make_state(sampler, n_discard_per_chain=2)
-    _ = state.samples
+    samples = np.asarray(state.samples)
     saved = flax.serialization.to_bytes(state)
-    following = np.asarray(state.sample())
     other = make_state(sampler, n_discard_per_chain=2, sampler_seed=9)
-    restored_ = flax.serialization.from_bytes(other, saved)
-    np.testing.assert_array_equal(restored_.sample(), following)
+    assert not np.array_equal(other.samples, samples)
+    loaded = flax.serialization.from_bytes(other, saved)
+    # What NetKet saves is the sampler's state before the last samples, which are drawn again.
+    np.testing.assert_array_equal(loaded.samples, samples)
+    following = [np.asarray(which.sample()) for which in (loaded, state)]
+    np.testing.assert_array_equal(*following)
 
 
 def test_chains_are_reset_if_they_are_to_be() -> None:
@@ -158,14 +162,12 @@ def test_several_parameters_at_once() -> None:
 
 def test_another_power_compiles_nothing() -> None:
     variables, state = start(fk.sampler.MetropolisLocal(SPINS))
-    results = []
+    results, programs = [], []
     for power in (2.0, 0.5, 1.0):
         sampler = fk.sampler.MetropolisLocal(SPINS, machine_pow=power)
         results.append(np.asarray(sampler.sample(RBM, variables, state=state, chain_length=8)[0]))
-        size = chains._in_rust._cache_size()
-        if power != 2.0:
-            assert size == before
-        before = size
+        programs.append(chains._in_rust._cache_size())
+    assert len(set(programs)) == 1
     assert not np.array_equal(results[0], results[1])
 
 
@@ -174,11 +176,10 @@ def test_a_ground_state(name: str) -> None:
     model = nk.models.RBM(alpha=1, kernel_init=jax.nn.initializers.normal(0.2), param_dtype=float)
     sampler = CASES[name].make(fk.sampler, n_chains=16)
     state = nk.vqs.MCState(sampler, model, n_samples=512, seed=1, sampler_seed=2, chunk_size=128)
-    driver = nk.driver.VMC_SR(ISING, nk.optimizer.Sgd(0.1), variational_state=state, diag_shift=1e-2)
-    ISING_CRITICAL = fk.operator.Ising(SPINS, CHAIN, h=1.0)
-    driver = nk.driver.VMC_SR(ISING_CRITICAL, nk.optimizer.Sgd(0.1), variational_state=state, diag_shift=1e-2)
+    critical = fk.operator.Ising(SPINS, CHAIN, h=1.0)
+    driver = nk.driver.VMC_SR(critical, nk.optimizer.Sgd(0.1), variational_state=state, diag_shift=1e-2)
     driver.run(60, show_progress=False)
-    energy = state.expect(ISING_CRITICAL)
+    energy = state.expect(critical)
     assert abs(energy.mean - EXACT) < 1e-3 * abs(EXACT) + 4 * energy.error_of_mean
     assert energy.R_hat < 1.05
 
@@ -321,8 +322,8 @@ def test_what_is_not_enabled() -> None:
         (
             lambda: fk.sampler.MetropolisLocal(SECTOR),
             ValueError,
-            "MetropolisLocal changes one site, but .* fixes the sum of the sites 0 to 5 to 0, so that it would leave the "
-            "space: take MetropolisExchange or MetropolisHamiltonian",
+            "MetropolisLocal changes one site, but .* fixes the sum of the sites 0 to 5 to 0, so that it would leave "
+            "the space: take MetropolisExchange or MetropolisHamiltonian",
         ),
         (
             lambda: fk.sampler.MetropolisExchange(FERMIONS, clusters=[(0, 1), (2, 3)]),

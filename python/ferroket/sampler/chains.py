@@ -31,10 +31,9 @@ class Plan:
 
 def plan(sampler: Any, machine: Any, parameters: Any) -> Plan | list[str]:
     """What runs the chains of a sampler for a model, or why NetKet's own code does, as ends of sentences."""
-    reasons = _of_hilbert(sampler.hilbert)
     rule = kernel_rule(sampler.rule, sampler.hilbert)
-    family, of_family = of_model(machine, parameters, sampler.hilbert.size)
-    reasons += [*([rule] if isinstance(rule, str) else []), *of_family]
+    family, reasons = of_model(machine, parameters, sampler.hilbert.size)
+    reasons = [*_of_hilbert(sampler.hilbert), *([rule] if isinstance(rule, str) else []), *reasons]
     if reasons or isinstance(rule, str) or family is None:
         return reasons
     platform = jax.default_backend()
@@ -44,12 +43,12 @@ def plan(sampler: Any, machine: Any, parameters: Any) -> Plan | list[str]:
 
 
 @functools.lru_cache(maxsize=256)
-def _of_hilbert(hilbert: Any) -> list[str]:
+def _of_hilbert(hilbert: Any) -> tuple[str, ...]:
     try:
         sizes = set(compiled.local_states(hilbert).sizes)
     except TypeError as error:
-        return [str(error)]
-    return [] if sizes == {_STATES} else ["there are sites that haven't two local states"]
+        return (str(error),)
+    return () if sizes == {_STATES} else ("there are sites that haven't two local states",)
 
 
 def sample_chain(
