@@ -37,7 +37,9 @@ Arguments = Annotated[list[str] | None, typer.Argument(metavar="ARGS", help="The
 Module = Annotated[bool, typer.Option("-m", help="Run a module, as python -m does.")]
 Accelerate = Annotated[
     bool,
-    typer.Option("--accelerate/--no-accelerate", help="NetKet's own operators through our kernels, as fk.enable()."),
+    typer.Option(
+        "--accelerate/--no-accelerate", help="NetKet's own operators and samplers through our kernels, as fk.enable()."
+    ),
 ]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the result to this file (needs matplotlib).")]
@@ -138,6 +140,22 @@ def local_energy(
     from ferroket.bench import local_energy
 
     _show(local_energy.run(cases=cases, batch=batch, rounds=rounds), json, plot)
+
+
+@bench.command()
+def sampler(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 1024, rounds: Turns = 5) -> None:
+    """Metropolis sampling, beside NetKet's."""
+    from ferroket.bench import sampler
+
+    _show(sampler.run(cases=cases, batch=batch, rounds=rounds), json, plot)
+
+
+@bench.command()
+def vmc(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 1024, rounds: Turns = 3) -> None:
+    """A whole step of VMC_SR beside NetKet's, and where its time goes, on one rank and on two."""
+    from ferroket.bench import vmc
+
+    _show(vmc.run(cases=cases, batch=batch, rounds=rounds), json, plot)
 
 
 @bench.command()

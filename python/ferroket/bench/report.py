@@ -92,12 +92,8 @@ class Report:
         Raises:
             ModuleNotFoundError: matplotlib isn't installed.
         """
-        try:
-            from matplotlib.figure import Figure
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError("--plot needs matplotlib: pip install matplotlib") from error
         names = list(dict.fromkeys(name for row in self.rows for name in row.seconds | row.limits))
-        figure = Figure(figsize=(2 + 1.6 * len(self.rows), 4), layout="constrained")
+        figure = figure_of(2 + 1.6 * len(self.rows))
         axes = figure.subplots()
         width = 0.8 / len(names)
         for place, name in enumerate(names):
@@ -109,6 +105,19 @@ class Report:
         axes.set_title(self.title)
         axes.legend()
         figure.savefig(path)
+
+
+def figure_of(width: float) -> Any:
+    """An empty figure, so many inches wide.
+
+    Raises:
+        ModuleNotFoundError: matplotlib isn't installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("--plot needs matplotlib: pip install matplotlib") from error
+    return Figure(figsize=(width, 4), layout="constrained")
 
 
 def machine() -> dict[str, Any]:

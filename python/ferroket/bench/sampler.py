@@ -1,0 +1,86 @@
+"""``ferroket bench sampler``: Metropolis sampling, beside NetKet's."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from ferroket.bench import jobs
+from ferroket.bench.cases import run as run_cases
+from ferroket.bench.report import Report, Row
+from ferroket.bench.states import CASES, CHAINS, MORE, Case
+from ferroket.bench.timing import on_one_core, paired
+from ferroket.distributed import cores
+
+OURS, NETKET = "Ferroket", "NetKet"
+_ONE_CORE, _ONE_RANK = "one core", "one rank"
+_RANKS_BAR = 1.8
+# So much the acceptances of two samplers may differ by chance.
+_CHANCE = 0.03
+
+
+def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
+    """The time of ``MCState.sample()``, the samples that it throws away first among it.
+
+    NetKet's samplers evaluate the network on all chains at once, which is their fastest setting. What is beside itself
+    is Heisenberg 10×10 with an RBM of α=1.
+
+    Args:
+        cases: a part of the name of those to run; all by default.
+        batch: the number of samples.
+        rounds: how many times each contender is measured.
+
+    Raises:
+        ValueError: no case has such a name; the batch has no sample.
+        AssertionError: NetKet accepts more moves, or fewer.
+    """
+    found: dict[str, Callable[[str], Iterator[Row]]] = {
+        name: partial(_case, case, batch, rounds) for name, case in (CASES | MORE).items()
+    }
+    if cores.can_bind() and len(cores.allowed()) > 1:
+        found["all cores beside one"] = partial(_cores, batch, rounds)
+        found["two ranks beside one, each with one core"] = partial(_ranks, batch, rounds)
+    rows = run_cases(found, cases=cases, batch=batch)
+    title = f"sampling {batch} configurations, {CHAINS} chains a device"
+    return Report(title, OURS, rows, {"cases": cases, "batch": batch, "rounds": rounds})
+
+
+def _call(state: Any) -> Callable[[], Any]:
+    return lambda: jax.block_until_ready(state.sample())
+
+
+def _case(case: Case, batch: int, rounds: int, name: str) -> Iterator[Row]:
+    ours, theirs = (case.state(library, batch)[0] for library in ("ferroket", "netket"))
+    calls = {OURS: _call(ours), NETKET: _call(theirs)}
+    for call in calls.values():
+        call()
+    compare(float(ours.sampler_state.acceptance), float(theirs.sampler_state.acceptance))
+    bars = {} if case.sampling_bar is None else {NETKET: case.sampling_bar}
+    yield Row(name, paired(calls, rounds=rounds, warmup=2), bars=bars)
+
+
+def compare(ours: float, theirs: float) -> None:
+    """Whether two acceptances can be those of one distribution."""
+    assert abs(ours - theirs) < _CHANCE, f"the acceptance is {ours:.3f}, and NetKet's is {theirs:.3f}"
+
+
+def _cores(batch: int, rounds: int, name: str) -> Iterator[Row]:
+    """All cores that the process may use, beside one of them alone."""
+    call = _call(CASES["Heisenberg 10×10, RBM α=1"].state("ferroket", batch)[0])
+    yield Row(name, paired({OURS: call, _ONE_CORE: partial(on_one_core, call)}, rounds=rounds))
+
+
+def _ranks(batch: int, rounds: int, name: str) -> Iterator[Row]:
+    """The chains of one rank, spread over two."""
+    times: dict[str, list[float]] = {OURS: [], _ONE_RANK: []}
+
+    def measure(contender: str, ranks: int) -> None:
+        times[contender].append(jobs.run("sampler", ranks, str(batch))["call"])
+
+    for _ in range(min(rounds, 3)):
+        measure(OURS, 2)
+        on_one_core(partial(measure, _ONE_RANK, 1))
+    seconds = {contender: float(np.median(measured)) for contender, measured in times.items()}
+    yield Row(name, seconds, bars={_ONE_RANK: _RANKS_BAR})

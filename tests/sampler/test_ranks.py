@@ -1,0 +1,107 @@
+"""Samples are the same to the bit for any number of threads, devices and ranks, and no rank waits for another."""
+
+import json
+
+import pytest
+
+from mpi import FULL, Finished, run_alone, run_ranks
+
+START = """
+import ferroket as fk
+info = fk.initialize()
+import hashlib
+import json
+import os
+import warnings
+import jax
+import netket as nk
+import numpy as np
+from ferroket.sampler import chains
+
+graph = nk.graph.Chain(8)
+free, sector = nk.hilbert.Spin(0.5, 8), nk.hilbert.Spin(0.5, 8, total_sz=0)
+heisenberg = fk.operator.Heisenberg(sector, graph)
+samplers = {
+    "local": fk.sampler.MetropolisLocal(free, n_chains=16),
+    "exchange": fk.sampler.MetropolisExchange(sector, graph=graph, n_chains=16),
+    "Hamiltonian": fk.sampler.MetropolisHamiltonian(sector, heisenberg, n_chains=16),
+}
+models = {"RBM": nk.models.RBM(alpha=2, param_dtype=complex), "Jastrow": nk.models.Jastrow()}
+found = {"devices": jax.device_count()}
+for name in os.environ["RULES"].split():
+    sampler = samplers[name]
+    for kind, model in models.items():
+        if name == "Hamiltonian" and kind == "Jastrow":
+            continue
+        state = nk.vqs.MCState(sampler, model, n_samples=160, seed=1, sampler_seed=2)
+        assert fk.sampler.explain(state).path == "chains in Rust"
+        samples = np.asarray(nk.jax.sharding.gather(state.samples))
+        assert samples.shape == (16, 10, 8)
+        accepted = int(state.sampler_state.n_accepted)
+        found[f"{name}, {kind}"] = [hashlib.sha256(samples.tobytes()).hexdigest(), accepted]
+"""
+END = """
+if info.rank == 0:
+    print("FOUND", json.dumps(found))
+"""
+COLLECTIVES = """
+model = state._model
+plan = chains.plan(sampler, model, state.variables)
+arguments = (sampler.replace(rule=plan.rule), plan.family, model, state.variables, state.sampler_state, 3, False)
+program = chains._in_rust.lower(*arguments).compile().as_text()
+assert "ferroket_chains_jastrow" in program or "ferroket_chains_rbm" in program
+names = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")
+found["collectives"] = [name for name in names if name in program]
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    found["chains"] = fk.sampler.MetropolisLocal(free, n_chains=10).n_chains
+found["warned"] = any("Using" in str(warning.message) for warning in caught)
+"""
+
+# Most of the time goes into compilation, for few samples.
+ENVIRONMENT = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "RULES": "local exchange Hamiltonian"}
+FEW_RULES = ENVIRONMENT if FULL else ENVIRONMENT | {"RULES": "exchange"}
+
+
+def found(job: Finished) -> dict[str, object]:
+    assert job.returncode == 0, job.stdout + job.stderr
+    line = next(line for line in job.stdout.splitlines() if line.startswith("FOUND"))
+    numbers: dict[str, object] = json.loads(line.removeprefix("FOUND"))
+    return numbers
+
+
+def in_one_process(script: str, before: str = "", **env: str) -> dict[str, object]:
+    return found(run_alone(before + script + END, timeout=240, **ENVIRONMENT, **env))
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, object]:
+    return in_one_process(START)
+
+
+def samples(numbers: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in numbers.items() if "," in name}
+
+
+def test_one_thread(alone: dict[str, object]) -> None:
+    one = "import os\nos.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])\n"
+    assert samples(in_one_process(START, one)) == samples(alone)
+
+
+def test_four_devices(alone: dict[str, object]) -> None:
+    numbers = in_one_process(START + COLLECTIVES, JAX_NUM_CPU_DEVICES="4")
+    assert numbers["devices"] == 4
+    assert numbers["collectives"] == []
+    assert samples(numbers) == samples(alone)
+    # As NetKet: chains that devices can't share are more, with a warning.
+    assert (numbers["chains"], numbers["warned"]) == (12, True)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("n", [2, 4, 8] if FULL else [2, 8])
+def test_ranks(alone: dict[str, object], n: int) -> None:
+    numbers = found(run_ranks(START + COLLECTIVES + END, n, timeout=280, **FEW_RULES))
+    assert numbers["devices"] == n
+    assert numbers["collectives"] == []
+    assert samples(numbers)
+    assert samples(numbers).items() <= samples(alone).items()
