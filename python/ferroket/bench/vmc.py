@@ -15,7 +15,7 @@ from ferroket.bench.states import CASES, CHAINS, Case
 OURS, NETKET = "Ferroket", "NetKet"
 PARTS = ("sampling", "local energy", "Jacobian", "solve", "rest")
 _LIBRARIES = {OURS: "ferroket", NETKET: "netket"}
-_STEPS = 10
+_STEPS = 15
 
 
 @dataclass(frozen=True)

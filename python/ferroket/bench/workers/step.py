@@ -1,4 +1,4 @@
-"""Times a step of VMC_SR and its parts.
+"""Times steps of VMC_SR and their parts.
 
 Arguments: the name of a case of ``ferroket.bench.states``; "ferroket" or "netket"; how many samples; how many steps.
 """
@@ -7,21 +7,24 @@ import itertools
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections import defaultdict
 from typing import Any
 
 import ferroket as fk
 from ferroket.bench.jobs import report
 from ferroket.bench.timing import seconds
 
-WARMUP = 3
+WARMUP = 2
+# Of what takes long only so many seconds, and two steps at least.
+LONG, LEAST = 8.0, 2
 
 
 def main() -> None:
-    """Measures, and reports the seconds of the step and of each part, by name."""
+    """Measures, and reports the seconds of a step and of its parts, by name, each the median of several."""
     info = fk.initialize()
     import jax
     import netket as nk
+    from netket.utils import timing
 
     from ferroket.bench.states import CASES, Library
 
@@ -32,43 +35,50 @@ def main() -> None:
     driver = nk.driver.VMC_SR(
         operator, nk.optimizer.Sgd(1e-4), variational_state=state, diag_shift=1e-2, on_the_fly=False
     )
-    ends = []
+    ends: list[dict[str, float]] = []
 
     def callback(*_: object) -> bool:
         jax.block_until_ready(state.parameters)
-        ends.append(time.perf_counter())
-        return True
+        ends.append({**totals(timer), "step": time.perf_counter()})
+        return len(ends) <= WARMUP + LEAST or ends[-1]["step"] - ends[WARMUP]["step"] < LONG
 
-    driver.run(WARMUP + int(steps) + 1, callback=callback, show_progress=False)
-    times = [end - start for start, end in itertools.pairwise(ends)]
+    # Inside of this NetKet waits for the result of each part.
+    with timing.timed_scope(force=True) as timer:
+        driver.run(WARMUP + int(steps) + 1, callback=callback, show_progress=False)
 
-    def median(call: Callable[[], Any]) -> float:
-        return statistics.median([seconds(lambda: jax.block_until_ready(call())) for _ in range(WARMUP + int(steps))])
+    found: dict[str, list[float]] = {part: [] for part in ("step", "sampling", "local energy", "update", "rest")}
+    for before, after in itertools.pairwise(ends[WARMUP:]):
+        step, sampling, local_energy, update = (
+            after[timed] - before[timed]
+            for timed in ("step", "MCState.sample", "MCState.local_estimators", "_sr_srt_common")
+        )
+        # Samples are drawn when they are first needed, which is for the local energies.
+        parts = (step, sampling, local_energy - sampling, update, step - local_energy - update)
+        for part, took in zip(found, parts, strict=True):
+            found[part].append(took)
+    medians = {part: statistics.median(times) for part, times in found.items()}
 
     @jax.jit
     def jacobian(parameters: Any, samples: Any) -> Any:
-        return nk.jax.jacobian(
-            state._apply_fun,
-            parameters,
-            samples.reshape(-1, samples.shape[-1]),
-            state.model_state,
-            mode=driver.mode,
-            dense=True,
-            center=True,
-        )
+        samples = samples.reshape(-1, samples.shape[-1])
+        options = {"mode": driver.mode, "dense": True, "center": True}
+        return nk.jax.jacobian(state._apply_fun, parameters, samples, state.model_state, **options)
 
-    parts = {
-        "sampling": median(state.sample),
-        "local energy": median(lambda: state.local_estimators(operator)),
-        "Jacobian": median(lambda: jacobian(state.parameters, state.samples)),
-    }
-    # The update of the parameters has the local energies and the Jacobian for a part.
-    update = median(driver.compute_loss_and_update)
-    parts["solve"] = update - parts["local energy"] - parts["Jacobian"]
-    step = statistics.median(times[WARMUP:])
-    parts["rest"] = step - parts["sampling"] - update
+    call = lambda: jax.block_until_ready(jacobian(state.parameters, state.samples))  # noqa: E731
+    of_jacobian = statistics.median([seconds(call) for _ in range(WARMUP + len(ends))][WARMUP:])
+    medians |= {"Jacobian": of_jacobian, "solve": medians.pop("update") - of_jacobian}
     if info.rank == 0:
-        report({"step": step, **{part: max(value, 0.0) for part, value in parts.items()}})
+        report(medians)
+
+
+def totals(timer: Any) -> dict[str, float]:
+    """The seconds of all timers inside of one of NetKet's, by name."""
+    found: dict[str, float] = defaultdict(float)
+    for name, inner in timer.sub_timers.items():
+        found[name] += inner.total
+        for inner_name, total in totals(inner).items():
+            found[inner_name] += total
+    return found
 
 
 if __name__ == "__main__":
