@@ -114,7 +114,7 @@ LOWEST_MPI_TESTS := tests/distributed/test_startup.py tests/distributed/test_gro
 
 # Of the tests of one process, those of what doesn't depend on them.
 LOWEST_LEFT_OUT := tests/bench $(foreach name,known_models hard_cases full_summation ground_states peak_memory,\
-  tests/local_energy/test_$(name).py)
+  tests/local_energy/test_$(name).py) tests/sampler/test_distribution.py
 
 .PHONY: test-lowest
 test-lowest: $(LOWEST)/.package ## The tests that depend on JAX and NetKet, on their lowest versions (.venv-lowest)

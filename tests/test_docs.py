@@ -19,6 +19,7 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 CLUSTER = ROOT / "docs" / "running-on-a-cluster.md"
 OPERATORS = ROOT / "docs" / "operators.md"
 LOCAL_ENERGY = ROOT / "docs" / "local-energy.md"
+SAMPLING = ROOT / "docs" / "sampling.md"
 README = ROOT / "README.md"
 
 # Set by our own commands for the processes that they start.
@@ -60,7 +61,7 @@ def results(code: str, names: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 @pytest.mark.parametrize(
     ("page", "words", "at_least"),
-    [(OPERATORS, "", 10), (LOCAL_ENERGY, "", 4), (README, "fk.accelerate|fk.explain", 2)],
+    [(OPERATORS, "", 10), (LOCAL_ENERGY, "", 4), (SAMPLING, "", 5), (README, "fk.accelerate|explain", 3)],
     ids=lambda value: value.name if isinstance(value, Path) else None,
 )
 def test_blocks_run_and_say_what_comes_out(

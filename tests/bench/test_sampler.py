@@ -1,0 +1,81 @@
+"""The benchmarks of sampling and of whole steps: what they compare, and what they write."""
+
+import json
+from functools import partial
+
+import jax
+import netket as nk
+import numpy as np
+import pytest
+
+import ferroket as fk
+from ferroket.bench import hamiltonians, sampler, states, vmc
+from ferroket.distributed import cores
+from ferroket.sampler import chains
+from variational_states import random_like
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """One small case."""
+    chain = partial(hamiltonians.ising, 8)
+    case = states.Case(chain, states._local, lambda: nk.models.RBM(alpha=1), 2.0, 3.0)
+    monkeypatch.setattr(sampler, "CASES", {"chain": case, "Heisenberg 10×10, RBM α=1": case})
+    monkeypatch.setattr(sampler, "MORE", {})
+
+
+@pytest.mark.usefixtures("small")
+def test_beside_netket():
+    (row,) = sampler.run(cases="chain", batch=64, rounds=1).rows
+    assert row.case == "chain"
+    assert list(row.seconds) == [sampler.OURS, sampler.NETKET]
+    assert all(seconds > 0 for seconds in row.seconds.values())
+    assert row.bars == {sampler.NETKET: 2.0}
+
+
+@pytest.mark.skipif(len(cores.allowed()) < 2, reason="one core is never beside another one")
+@pytest.mark.usefixtures("small")
+def test_beside_itself():
+    rows = {row.case: row for row in sampler.run(cases="beside", batch=32, rounds=1).rows}
+    assert list(rows) == ["all cores beside one", "two ranks beside one, each with one core"]
+    assert list(rows["all cores beside one"].seconds) == [sampler.OURS, "one core"]
+    assert rows["two ranks beside one, each with one core"].bars == {"one rank": 1.8}
+
+
+def test_another_acceptance_is_not_timed():
+    sampler.compare(0.51, 0.5)
+    with pytest.raises(AssertionError, match=r"the acceptance is 0.550, and NetKet's is 0.500"):
+        sampler.compare(0.55, 0.5)
+
+
+@pytest.mark.parametrize("name", states.CASES | states.MORE)
+def test_every_case_has_chains_in_rust(name):
+    case = (states.CASES | states.MORE)[name]
+    found = case.sampler(fk.sampler, fk.accelerate(case.hamiltonian()))
+    sample = jax.ShapeDtypeStruct((1, found.hilbert.size), np.int8)
+    variables = random_like(jax.eval_shape(case.model().init, jax.random.key(0), sample), 0.1)
+    assert isinstance(chains.plan(found, case.model(), variables), chains.Plan)
+
+
+def test_a_step_and_its_parts(tmp_path):
+    report = vmc.run(cases="Ising chain 64, RBM α=1, 1 rank", batch=32, rounds=1)
+    step, *parts = report.rows
+    assert [row.case.strip() for row in parts] == list(vmc.PARTS)
+    assert step.bars == {vmc.NETKET: 1.6}
+    for contender in (vmc.OURS, vmc.NETKET):
+        whole = step.seconds[contender]
+        # Medians of several steps, of which the Jacobian is measured by itself.
+        assert sum(row.seconds[contender] for row in parts) == pytest.approx(whole, rel=0.3)
+        assert all(row.seconds[contender] > 0 for row in parts if row.case.strip() != "solve")
+    report.write_json(tmp_path / "vmc.json")
+    assert len(json.loads((tmp_path / "vmc.json").read_text())["rows"]) == 1 + len(vmc.PARTS)
+    report.plot(tmp_path / "vmc.png")
+    assert (tmp_path / "vmc.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("bench", [sampler, vmc])
+def test_bad_arguments(bench):
+    with pytest.raises(ValueError, match="batch is 0: a batch has at least 1 sample"):
+        bench.run(batch=0)
+    with pytest.raises(ValueError, match="no case has 'no such' in its name: there are Ising chain 64, RBM α=1"):
+        bench.run(cases="no such")
