@@ -2,10 +2,24 @@
 
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 # Helpers of the tests are modules in this folder.
 sys.path.insert(0, str(Path(__file__).parent))
 
 # A shell has its background jobs ignore Ctrl-C, and so would the jobs that the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module")
+def quick_compilation() -> Iterator[None]:
+    """For tests most of whose time goes into compilation, for few samples; the benchmarks have all optimizations."""
+    import jax
+
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()

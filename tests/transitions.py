@@ -1,5 +1,6 @@
 """Samplers to test, and the transition matrices that their rules have by definition."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,7 +64,7 @@ class Case:
 
     def probabilities(self, model: Any, variables: Any, power: float) -> np.ndarray:
         """|ψ|^p of all configurations, normalised."""
-        log = power * np.asarray(model.apply(variables, self.states)).real
+        log = power * np.asarray(model.apply(variables, self.states)).real.astype(float)
         weights = np.exp(log - log.max())
         return weights / weights.sum()
 
@@ -131,6 +132,11 @@ CASES = {
     "Heisenberg": Case(SECTOR, lambda s, **o: s.MetropolisHamiltonian(SECTOR, HEISENBERG, **o), _connected(HEISENBERG)),
     "Pauli strings": Case(QUBITS, lambda s, **o: s.MetropolisHamiltonian(QUBITS, PAULI, **o), _connected(PAULI)),
 }
+
+HAS_PROBABILITIES = "probabilities" in inspect.signature(nk.sampler.MetropolisExchange).parameters
+"""Whether this NetKet has them."""
+if not HAS_PROBABILITIES:
+    del CASES["exchange, farther"], CASES["exchange, weighted"]
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ def test_transitions(name: str) -> None:
     assert abs(float(found.state.acceptance) - expected) < 4 * error
 
 
-@pytest.mark.parametrize("name", ["local", "exchange, weighted", "Heisenberg"])
+@pytest.mark.parametrize("name", ["local", "exchange", "Heisenberg"])
 def test_as_netkets(name: str) -> None:
     """Acceptance and autocorrelation are those of NetKet's samplers."""
     case, model = CASES[name], MODELS["RBM"]

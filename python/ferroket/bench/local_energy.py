@@ -13,7 +13,8 @@ from netket.vqs import MCState, get_local_kernel
 from netket.vqs.mc import kernels
 
 from ferroket import _lib
-from ferroket.bench import jobs, models
+from ferroket.bench import models
+from ferroket.bench.beside import all_cores, two_ranks
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.hamiltonians import fermi_hubbard, heisenberg, ising
 from ferroket.bench.report import Report, Row
@@ -27,7 +28,7 @@ except ImportError:
     local_value_kernel_jax_packed = None
 
 OURS, DEFAULT, PACKED, BARE = "Ferroket", "NetKet", "NetKet packed", "bare network"
-_ONE_CORE, _ONE_RANK, _DOUBLE, _PEAK = "one core", "one rank", "float64", "FMA peak"
+_DOUBLE, _PEAK = "float64", "FMA peak"
 _CORES_BAR, _RANKS_BAR, _SINGLE_BAR = 1.7, 1.8, 1.6
 # So much of its time the bare network on exactly the configurations that matter may take.
 _NETWORK_BAR = 1 / 1.15
@@ -204,8 +205,7 @@ _CORES = "all cores beside one"
 def _cores(batch: int, rounds: int, name: str) -> Iterator[Row]:
     """All cores that the process may use, beside one of them alone; the bar is for two."""
     call = _Setup(heisenberg(total_sz=0), nk.models.RBM(alpha=4), batch).ours_call()
-    times = paired({OURS: call, _ONE_CORE: partial(on_one_core, call)}, rounds=rounds)
-    yield Row(name, times, bars={_ONE_CORE: _CORES_BAR})
+    yield all_cores(name, OURS, call, rounds=rounds, bar=_CORES_BAR)
 
 
 _RANKS = "two ranks beside one, each with one core"
@@ -213,17 +213,7 @@ _RANKS = "two ranks beside one, each with one core"
 
 def _ranks(batch: int, rounds: int, name: str) -> Iterator[Row]:
     """The samples spread over two ranks, beside one rank that has them all."""
-    times: dict[str, list[float]] = {OURS: [], _ONE_RANK: []}
-
-    def measure(contender: str, ranks: int) -> None:
-        times[contender].append(jobs.run("local_energy", ranks, str(batch))["call"])
-
-    for _ in range(min(rounds, 3)):
-        measure(OURS, 2)
-        on_one_core(partial(measure, _ONE_RANK, 1))
-    yield Row(
-        name, {contender: float(np.median(found)) for contender, found in times.items()}, bars={_ONE_RANK: _RANKS_BAR}
-    )
+    yield two_ranks(name, OURS, "local_energy", str(batch), rounds=rounds, bar=_RANKS_BAR)
 
 
 _FLOPS = "one core beside its FMA peak"

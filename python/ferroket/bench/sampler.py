@@ -5,17 +5,15 @@ from functools import partial
 from typing import Any
 
 import jax
-import numpy as np
 
-from ferroket.bench import jobs
+from ferroket.bench.beside import all_cores, two_ranks
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.report import Report, Row
 from ferroket.bench.states import CASES, CHAINS, MORE, Case
-from ferroket.bench.timing import on_one_core, paired
+from ferroket.bench.timing import paired
 from ferroket.distributed import cores
 
 OURS, NETKET = "Ferroket", "NetKet"
-_ONE_CORE, _ONE_RANK = "one core", "one rank"
 _RANKS_BAR = 1.8
 # So much the acceptances of two samplers may differ by chance.
 _CHANCE = 0.03
@@ -69,18 +67,9 @@ def compare(ours: float, theirs: float) -> None:
 def _cores(batch: int, rounds: int, name: str) -> Iterator[Row]:
     """All cores that the process may use, beside one of them alone."""
     call = _call(CASES["Heisenberg 10×10, RBM α=1"].state("ferroket", batch)[0])
-    yield Row(name, paired({OURS: call, _ONE_CORE: partial(on_one_core, call)}, rounds=rounds))
+    yield all_cores(name, OURS, call, rounds=rounds)
 
 
 def _ranks(batch: int, rounds: int, name: str) -> Iterator[Row]:
     """The chains of one rank, spread over two."""
-    times: dict[str, list[float]] = {OURS: [], _ONE_RANK: []}
-
-    def measure(contender: str, ranks: int) -> None:
-        times[contender].append(jobs.run("sampler", ranks, str(batch))["call"])
-
-    for _ in range(min(rounds, 3)):
-        measure(OURS, 2)
-        on_one_core(partial(measure, _ONE_RANK, 1))
-    seconds = {contender: float(np.median(measured)) for contender, measured in times.items()}
-    yield Row(name, seconds, bars={_ONE_RANK: _RANKS_BAR})
+    yield two_ranks(name, OURS, "sampler", str(batch), rounds=rounds, bar=_RANKS_BAR)

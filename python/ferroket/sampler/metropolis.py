@@ -86,7 +86,9 @@ def MetropolisExchange(
         probabilities: How likely each cluster, or each distance, is compared with others; all alike by default.
         kwargs: Those of :class:`MetropolisSampler`.
     """
-    of_rule = {"clusters": clusters, "graph": graph, "d_max": d_max, "probabilities": probabilities}
+    of_rule = {"clusters": clusters, "graph": graph, "d_max": d_max}
+    if probabilities is not None:  # NetKet has them since 3.23
+        of_rule["probabilities"] = probabilities
     # NetKet's warns of what exchanges of fermions may mean.
     return MetropolisSampler(hilbert, nk.sampler.MetropolisExchange(hilbert, **of_rule).rule, **kwargs)
 
