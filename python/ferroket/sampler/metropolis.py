@@ -87,7 +87,7 @@ def MetropolisExchange(
         kwargs: Those of :class:`MetropolisSampler`.
     """
     of_rule = {"clusters": clusters, "graph": graph, "d_max": d_max}
-    if probabilities is not None:  # NetKet has them since 3.23
+    if probabilities is not None:  # NetKet has them since 3.22
         of_rule["probabilities"] = probabilities
     # NetKet's warns of what exchanges of fermions may mean.
     return MetropolisSampler(hilbert, nk.sampler.MetropolisExchange(hilbert, **of_rule).rule, **kwargs)

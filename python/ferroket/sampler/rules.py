@@ -41,7 +41,7 @@ def kernel_rule(rule: Any, hilbert: Any) -> KernelRule | str:
     if type(rule) is LocalRule:
         return _constrained(hilbert) or KernelRule("local")
     if type(rule) in (ExchangeRule, FermionHopRule):
-        weights = getattr(rule, "probabilities", None)  # NetKet has them since 3.23
+        weights = getattr(rule, "probabilities", None)  # NetKet has them since 3.22
         weights = jnp.zeros(0, float) if weights is None else weights
         clusters = jnp.asarray(rule.clusters, np.int32).reshape(-1, 2)
         return _not_conserved(rule.clusters, hilbert) or KernelRule("exchange", (clusters, weights))
