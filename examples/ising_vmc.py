@@ -22,7 +22,7 @@ if info.rank == 0:
 hilbert = nk.hilbert.Spin(s=1 / 2, N=L)
 hamiltonian = fk.operator.Ising(hilbert, nk.graph.Chain(L), h=1.0, J=-1.0)
 state = nk.vqs.MCState(
-    nk.sampler.MetropolisLocal(hilbert, n_chains=16),
+    fk.sampler.MetropolisLocal(hilbert, n_chains=16),
     nk.models.RBM(alpha=1, param_dtype=float),
     n_samples=1024,
     seed=1,
