@@ -1,0 +1,234 @@
+"""Arrays of a job of many processes: thin helpers over :mod:`jax.experimental.multihost_utils`.
+
+But for :func:`is_main` and :func:`print_once`, all ranks must call them, in the same order, as they must run the same
+JAX programs: a rank that doesn't is found by the watchdog. Without a launcher, there is one rank. What fails on one
+rank is an error on all.
+"""
+
+import hashlib
+import os
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_PIECE = 1 << 30
+"""Bytes that are sent at once: XLA cuts counts beyond 2³¹ - 1."""
+
+
+def is_main() -> bool:
+    """Whether this is rank 0, the one to print and to write files. Any rank may ask."""
+    import jax
+
+    return jax.process_index() == 0
+
+
+def print_once(*values: Any, **options: Any) -> None:
+    """As :func:`print`, at once, on rank 0 alone. Any rank may call it, with values that it has."""
+    if is_main():
+        print(*values, **{"flush": True, **options})
+
+
+def barrier(name: str = "ferroket") -> None:
+    """Returns when all ranks have called it with the same name. All ranks must call it.
+
+    Raises:
+        AssertionError: The names differ.
+    """
+    from jax.experimental import multihost_utils
+
+    multihost_utils.sync_global_devices(name)
+
+
+def replicate(tree: Any) -> Any:
+    """Arrays that each device has whole, of values that all ranks have. All ranks must call it.
+
+    Args:
+        tree: A pytree of arrays or numbers, the same on all ranks.
+
+    Returns:
+        The tree of :class:`jax.Array`.
+
+    Raises:
+        ValueError: The values, shapes or dtypes aren't those of rank 0, on some rank; raised on every rank.
+    """
+    import jax
+    from jax.sharding import PartitionSpec
+
+    leaves, structure = jax.tree.flatten(jax.tree.map(np.asarray, tree))
+    _agree_on("the values that are to be replicated", [leaf.tobytes() for leaf in leaves] + _types(leaves, structure))
+    sharding = _sharding(PartitionSpec())
+    arrays = [jax.make_array_from_callback(leaf.shape, sharding, leaf.__getitem__) for leaf in leaves]
+    return jax.tree.unflatten(structure, arrays)
+
+
+def gather(tree: Any) -> Any:
+    """The whole of arrays that are spread over processes, on every rank. All ranks must call it.
+
+    Args:
+        tree: A pytree of arrays. Those that each process has whole aren't sent.
+
+    Returns:
+        The tree of :class:`numpy.ndarray`, of the shapes that the arrays have.
+    """
+    import jax
+    from jax.experimental import multihost_utils
+
+    def whole(array: Any) -> np.ndarray:
+        if not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated:
+            return np.asarray(array)
+        return np.asarray(multihost_utils.process_allgather(array, tiled=True))
+
+    return jax.tree.map(whole, tree)
+
+
+def from_process_local(tree: Any, axis: int = 0) -> Any:
+    """Arrays over all devices, of a part that each rank has. All ranks must call it.
+
+    Args:
+        tree: A pytree of this rank's parts, of the same shapes and dtypes on all ranks. Fill up what is shorter, such
+            as the last batch of a data loader: where a rank has nothing to add, the others would wait for it.
+        axis: That along which the parts follow each other, by rank; their length must be a multiple of the number of
+            devices of a process.
+
+    Returns:
+        The tree of :class:`jax.Array`, sharded along the axis.
+
+    Raises:
+        ValueError: Shapes or dtypes aren't those of rank 0, on some rank; raised on every rank.
+    """
+    import jax
+    from jax.sharding import PartitionSpec
+
+    leaves, structure = jax.tree.flatten(jax.tree.map(np.asarray, tree))
+    _agree_on("the shapes and dtypes of the parts", _types(leaves, structure))
+    sharding = _sharding(PartitionSpec(*(None,) * axis, "ranks"))
+    arrays = [jax.make_array_from_process_local_data(sharding, leaf) for leaf in leaves]
+    return jax.tree.unflatten(structure, arrays)
+
+
+def save(path: str | os.PathLike[str], tree: Any) -> None:
+    """Writes arrays to a file, once, by rank 0. All ranks must call it, and none returns before the file is there.
+
+    The file is written under another name, and renamed when it is complete: nothing is ever half-written.
+
+    Args:
+        path: The file, in a folder that exists. One that is there already is replaced.
+        tree: A pytree of arrays, however they are spread. The format is that of :func:`flax.serialization.to_bytes`.
+
+    Raises:
+        OSError: The file can't be written; raised on every rank.
+    """
+    from flax import serialization
+
+    data, error = serialization.to_bytes(gather(tree)), None
+    if is_main():
+        try:
+            _write(Path(path), data)
+        except OSError as failure:
+            error = failure
+    _raise_everywhere(error)
+
+
+def load(path: str | os.PathLike[str], like: Any) -> Any:
+    """Reads what :func:`save` has written, on any number of ranks. All ranks must call it; rank 0 alone reads.
+
+    Args:
+        path: The file.
+        like: A pytree of the same structure, with arrays of the same shapes.
+
+    Returns:
+        The tree, its leaves spread over devices as those of ``like`` are; :class:`numpy.ndarray` where those are.
+
+    Raises:
+        OSError: The file can't be read; raised on every rank.
+        ValueError: It holds another structure, or other shapes; raised on every rank.
+    """
+    import jax
+    from flax import serialization
+
+    data, error = b"", None
+    if is_main():
+        try:
+            data = Path(path).read_bytes()
+        except OSError as failure:
+            error = failure
+    _raise_everywhere(error)
+    found = serialization.from_bytes(like, _broadcast(data))
+
+    def placed(where: Any, model: Any, value: Any) -> Any:
+        value = np.asarray(value)
+        if value.shape != np.shape(model):
+            name = jax.tree_util.keystr(where)
+            raise ValueError(
+                f"{str(path)!r} has an array of shape {value.shape} at {name}, but `like` has one of {np.shape(model)}"
+            )
+        if isinstance(model, jax.Array):
+            return jax.make_array_from_callback(value.shape, model.sharding, value.__getitem__)
+        return value
+
+    return jax.tree_util.tree_map_with_path(placed, like, found)
+
+
+def _sharding(spec: Any) -> Any:
+    import jax
+
+    return jax.sharding.NamedSharding(jax.sharding.Mesh(np.array(jax.devices()), ("ranks",)), spec)
+
+
+def _types(leaves: Sequence[np.ndarray], structure: Any) -> list[bytes]:
+    return [str(structure).encode(), *(f"{leaf.shape} {leaf.dtype}".encode() for leaf in leaves)]
+
+
+def _agree_on(what: str, parts: Sequence[bytes]) -> None:
+    """An error on every rank unless all have the same."""
+    from jax.experimental import multihost_utils
+
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(hashlib.sha256(part).digest())
+    mine = np.frombuffer(digest.digest(), np.uint8)
+    of_all = np.asarray(multihost_utils.process_allgather(mine)).reshape(-1, mine.size)
+    others = [str(rank) for rank in range(len(of_all)) if (of_all[rank] != of_all[0]).any()]
+    if others:
+        raise ValueError(f"{what} must be the same on all ranks, but rank 0 has others than {', '.join(others)}")
+
+
+def _broadcast(data: bytes) -> bytes:
+    """The bytes of rank 0."""
+    from jax.experimental import multihost_utils
+
+    def send(part: np.ndarray) -> np.ndarray:
+        return np.asarray(multihost_utils.broadcast_one_to_all(part)).astype(np.uint8)
+
+    length = int.from_bytes(send(np.frombuffer(len(data).to_bytes(8, "little"), np.uint8)).tobytes(), "little")
+    pieces = []
+    for start in range(0, length, _PIECE):
+        size = min(_PIECE, length - start)
+        own = np.frombuffer(data, np.uint8, size, start) if is_main() else np.zeros(size, np.uint8)
+        pieces.append(send(own).tobytes())
+    return b"".join(pieces)
+
+
+def _raise_everywhere(error: OSError | None) -> None:
+    """Raises the error that rank 0 has, if it has one."""
+    text = "" if error is None else f"{error.errno or 0}\n{error.strerror or error}\n{error.filename or ''}"
+    found = _broadcast(text.encode()).decode()
+    if found:
+        number, words, name = found.split("\n", 2)
+        raise OSError(int(number), words, name)
+
+
+def _write(path: Path, data: bytes) -> None:
+    written = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with written.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(path)
+    except BaseException:
+        written.unlink(missing_ok=True)
+        raise
