@@ -68,6 +68,10 @@ demo: $(VENV)/.package ## Build and install with MPICH, then run a VMC on two ra
 .PHONY: install
 install: $(VENV)/.package $(VENV)/.tools ## Make .venv with the package, MPICH and the developers' tools
 
+.PHONY: examples
+examples: $(VENV)/.package $(VENV)/.tools ## Run all examples, alone and on 2 and 4 ranks, and check what they print
+	FERROKET_TEST_FULL=1 FERROKET_TEST_MPIS="$(call mpi_list,mpich,$(VENV))" $(BIN)/python -m pytest tests/examples $(PYTEST_ARGS)
+
 .PHONY: bench
 bench: $(VENV)/.package ## Run the benchmarks (BENCH="operators collectives binding")
 	for name in $(BENCH); do $(BIN)/ferroket bench $$name || exit; done

@@ -77,6 +77,7 @@ found = [
     error(lambda: fd.load(f"{folder}/state", {"other": tree["x"]})),
     error(lambda: fd.from_process_local(np.zeros(2 + (rank == 1)))),
     error(lambda: fd.replicate(np.full(2, float(rank)))),
+    error(lambda: fd.from_process_local(2.5)),
 ]
 if rank == 0:
     import resource
@@ -127,6 +128,7 @@ def test_errors_are_those_of_every_rank(tmp_path: Path) -> None:
         "ValueError: The target dict keys and state dict keys do not match",
         "ValueError: the shapes and dtypes of the parts must be the same on all ranks, but rank 0 has others than 1",
         "ValueError: the values that are to be replicated must be the same on all ranks, but rank 0 has others than 1",
+        "ValueError: a part has shape (), but axis 0 must be there",
         "OSError: [Errno 27] File too large",
     ]
     for number, text in enumerate(expected):

@@ -97,13 +97,21 @@ def from_process_local(tree: Any, axis: int = 0) -> Any:
         The tree of :class:`jax.Array`, sharded along the axis.
 
     Raises:
-        ValueError: Shapes or dtypes aren't those of rank 0, on some rank; raised on every rank.
+        ValueError: Shapes or dtypes aren't those of rank 0, on some rank, or can't be shared by the devices; raised on
+            every rank.
     """
     import jax
     from jax.sharding import PartitionSpec
 
     leaves, structure = jax.tree.flatten(jax.tree.map(np.asarray, tree))
     _agree_on("the shapes and dtypes of the parts", _types(leaves, structure))
+    devices = jax.local_device_count()
+    for leaf in leaves:
+        if leaf.ndim <= axis or leaf.shape[axis] % devices:
+            raise ValueError(
+                f"a part has shape {leaf.shape}, but axis {axis} must be there and have a length that the {devices} "
+                "devices of this process can share"
+            )
     sharding = _sharding(PartitionSpec(*(None,) * axis, "ranks"))
     arrays = [jax.make_array_from_process_local_data(sharding, leaf) for leaf in leaves]
     return jax.tree.unflatten(structure, arrays)
