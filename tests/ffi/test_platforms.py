@@ -79,5 +79,5 @@ def test_pure_jax_has_no_number_for_samples_of_another_space():
 
 
 def test_unknown_handler():
-    with pytest.raises(ValueError, match=r"no handler 'ferroket_nothing', but \['ferroket_distinct_rows'"):
+    with pytest.raises(ValueError, match=r"no handler 'ferroket_nothing', but \['ferroket_chains_jastrow', "):
         dataclasses.replace(_ISING, target="ferroket_nothing")
