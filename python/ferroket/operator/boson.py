@@ -1,4 +1,7 @@
-"""Boson operators on one site; see :mod:`netket.operator.boson`."""
+"""Boson operators on one site; see :mod:`netket.operator.boson`.
+
+Each takes the Hilbert space, the number of the site, the dtype of the matrix elements, and the class of the operator.
+"""
 
 from typing import Any
 

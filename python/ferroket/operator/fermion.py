@@ -1,4 +1,8 @@
-"""Fermion operators of one orbital; see :mod:`netket.operator.fermion`."""
+"""Fermion operators of one orbital; see :mod:`netket.operator.fermion`.
+
+Each takes the Hilbert space, the number of the orbital, its spin if there are spins, and the dtype of the matrix
+elements.
+"""
 
 from typing import Any
 

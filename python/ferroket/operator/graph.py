@@ -32,6 +32,10 @@ def Heisenberg(
         dtype: The dtype of the matrix elements.
         acting_on_subspace: The sites that the nodes of the graph are, or the first of them.
         cls: The class of the operator.
+
+    Raises:
+        TypeError: If the edges aren't a graph of :mod:`netket.graph`.
+        ValueError: If the graph has more nodes than there are sites, or if there isn't one coupling for each colour.
     """
     _check_graph(hilbert, graph, acting_on_subspace)
     if isinstance(J, Sequence):
@@ -69,6 +73,11 @@ def GraphOperator(
         dtype: The dtype of the matrix elements.
         acting_on_subspace: The sites that the nodes of the graph are, or the first of them.
         cls: The class of the operator.
+
+    Raises:
+        TypeError: If the nodes and edges aren't a graph of :mod:`netket.graph`.
+        ValueError: If the graph has more nodes than there are sites, or if there are several ``bond_ops`` without
+            colours.
     """
     _check_graph(hilbert, graph, acting_on_subspace)
     if len(bond_ops) > 1 and not len(bond_ops_colors):

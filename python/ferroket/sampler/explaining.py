@@ -16,7 +16,7 @@ class Explanation:
     path: str
     """``chains in Rust`` or ``NetKet``."""
     rule: str | None = None
-    """What proposes moves, where the chains are in Rust: ``local``, ``exchange`` or ``hamiltonian``."""
+    """What proposes moves where the chains are in Rust, ``local``, ``exchange`` or ``hamiltonian``."""
     family: str | None = None
     """The family of the model, there."""
     reasons: list[str] = field(default_factory=list)
@@ -29,7 +29,14 @@ class Explanation:
 
 
 def explain(vstate: Any) -> Explanation:
-    """Tells which way a variational state of NetKet's is sampled, and why not a faster one."""
+    """Tells which way a variational state of NetKet's is sampled, and why not a faster one.
+
+    Args:
+        vstate: The state.
+
+    Returns:
+        What makes its samples; ``print`` it for a summary.
+    """
     if not isinstance(vstate, MCState):
         return Explanation("NetKet", reasons=[f"{type(vstate).__name__} is no MCState, which has a sampler"])
     sampler = vstate.sampler

@@ -1,0 +1,65 @@
+"""How Sphinx builds these pages: `make docs`."""
+
+import re
+import subprocess
+import sys
+from typing import Any
+
+from sphinx.application import Sphinx
+
+from ferroket import __version__ as release
+
+project = "Ferroket"
+author = "the Ferroket developers"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+
+# Pages are read on GitHub too: a link to a heading is page.md#the-heading, as there.
+myst_heading_anchors = 3
+myst_enable_extensions = ["alert"]  # > [!NOTE], as there
+
+strip_signature_backslash = True  # or `jax_` in "Args:" loses its underscore
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autodoc_member_order = "bysource"
+napoleon_use_ivar = True
+napoleon_custom_sections = [("Environment", "params_style")]
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+maximum_signature_line_length = 100
+
+smartquotes_action = "D"  # dashes alone: σ' is no quotation
+
+html_theme = "sphinx_book_theme"
+html_title = f"{project} {release}"
+html_theme_options = {"show_toc_level": 2}
+html_show_sourcelink = False
+html_copy_source = False
+copybutton_prompt_text = "$ "
+copybutton_exclude = ".linenos, .gp, .go"
+
+# What functions give, and nobody makes.
+RESULTS = ("RuntimeInfo", "Explanation")
+
+
+def signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, text: str | None, result: str | None) -> Any:
+    """A signature without private arguments and without types that say nothing."""
+    if what == "class" and name.endswith(RESULTS):
+        return "", None
+    if text is None:  # no function
+        return None
+    text = re.sub(r"(, |(?<=\())_\w+: [^,)]*|: (~typing\.)?Any\b", "", text)
+    return text, None if result in ("Any", "~typing.Any", "None") else result
+
+
+def commands(app: Sphinx, page: str, source: list[str]) -> None:
+    """The commands with their options, as Typer describes them."""
+    if page == "api/command-line":
+        typer = [sys.executable, "-m", "typer", "ferroket.cli", "utils", "docs", "--name", "ferroket"]
+        text = subprocess.run(typer, check=True, capture_output=True, text=True).stdout
+        source[0] += text[text.index("## ") :]
+
+
+def setup(app: Sphinx) -> None:
+    """Sphinx calls this."""
+    app.connect("autodoc-process-signature", signature)
+    app.connect("source-read", commands)

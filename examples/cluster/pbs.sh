@@ -1,0 +1,27 @@
+#!/bin/bash
+# CPU nodes under PBS Pro or OpenPBS, the ranks started by mpirun.
+# In the folder of your run.py (a copy of examples/ising_vmc.py will do):
+#
+#     qsub pbs.sh
+#
+# Two nodes of 64 cores, one rank a core. For 8 ranks of 8 cores on each: ncpus=64:mpiprocs=8.
+#PBS -N ising
+#PBS -l select=2:ncpus=64:mpiprocs=64
+#PBS -l place=scatter:excl
+#PBS -l walltime=02:00:00
+#PBS -j oe
+
+set -e # a job without its environment should end here
+
+# The cluster's MPI, as `module avail` calls it. After `pip install 'ferroket[mpich]'` drop this line.
+module load mpich
+# Below the modules, which may have a Python of their own.
+source "$HOME/venv/bin/activate"
+
+# PBS starts jobs in the home directory.
+cd "$PBS_O_WORKDIR"
+
+# mpirun takes the nodes and the number of ranks from PBS. One that doesn't know PBS has to be told:
+#
+#     mpirun -machinefile "$PBS_NODEFILE" -n "$(wc -l < "$PBS_NODEFILE")" python run.py
+mpirun python run.py
