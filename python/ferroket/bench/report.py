@@ -5,6 +5,7 @@ import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -87,28 +88,34 @@ class Report:
         path.write_text(json.dumps(content, indent=2) + "\n")
 
     def plot(self, path: Path) -> None:
-        """Draws the times as bars, on a logarithmic scale.
+        """Draws the times as dots on a logarithmic scale, a line for each case; the limits are grey.
 
         Raises:
             ModuleNotFoundError: matplotlib isn't installed.
         """
-        names = list(dict.fromkeys(name for row in self.rows for name in row.seconds | row.limits))
-        figure = figure_of(2 + 1.6 * len(self.rows))
+        contenders = dict.fromkeys(name for row in self.rows for name in row.seconds)
+        limits = dict.fromkeys(name for row in self.rows for name in row.limits)
+        figure = figure_of(10, 1.2 + 0.3 * len(self.rows))
         axes = figure.subplots()
-        width = 0.8 / len(names)
-        for place, name in enumerate(names):
-            times = [1e3 * (row.seconds | row.limits).get(name, 0.0) for row in self.rows]
-            axes.bar([index + place * width for index in range(len(times))], times, width, label=name)
-        axes.set_xticks([index + 0.4 - width / 2 for index in range(len(self.rows))], [row.case for row in self.rows])
-        axes.set_yscale("log")
-        axes.set_ylabel("milliseconds")
+        markers = {name: {"marker": marker} for name, marker in zip(contenders, cycle("oDsv^<>P"), strict=False)}
+        markers |= {
+            name: {"marker": marker, "color": "grey"} for name, marker in zip(limits, cycle("|x+."), strict=False)
+        }
+        for name, look in markers.items():
+            times = [1e3 * (row.seconds | row.limits).get(name, float("nan")) for row in self.rows]
+            axes.plot(times, range(len(times)), linestyle="", label=name, **look)
+        axes.set_yticks(range(len(self.rows)), [row.case for row in self.rows])
+        axes.invert_yaxis()
+        axes.grid(alpha=0.3)
+        axes.set_xscale("log")
+        axes.set_xlabel("milliseconds")
         axes.set_title(self.title)
-        axes.legend()
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
         figure.savefig(path)
 
 
-def figure_of(width: float) -> Any:
-    """An empty figure, so many inches wide.
+def figure_of(width: float, height: float = 4) -> Any:
+    """An empty figure of so many inches.
 
     Raises:
         ModuleNotFoundError: matplotlib isn't installed.
@@ -117,7 +124,7 @@ def figure_of(width: float) -> Any:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("--plot needs matplotlib: pip install matplotlib") from error
-    return Figure(figsize=(width, 4), layout="constrained")
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def machine() -> dict[str, Any]:
