@@ -48,11 +48,14 @@ def add(sum_and_count: jax.Array, batch: jax.Array, counts: jax.Array) -> jax.Ar
     return sum_and_count + jnp.stack([jnp.where(counts, batch, 0).sum(), counts.sum()])
 
 
-mean = jnp.zeros(2)
+sum_and_count = jnp.zeros(2)
 per_rank = 4 * jax.local_device_count()
 for start in range(0, 4 * batches, 4):
     batch = own[start : start + 4]
     padded = np.pad(batch, (0, per_rank - len(batch)))
     counts = np.arange(per_rank) < len(batch)
-    mean = add(mean, fk.distributed.from_process_local(padded), fk.distributed.from_process_local(counts))
-print_once(f"mean of {int(mean[1])} numbers: {float(mean[0] / mean[1])}")
+    sum_and_count = add(
+        sum_and_count, fk.distributed.from_process_local(padded), fk.distributed.from_process_local(counts)
+    )
+numbers_total, count = map(float, sum_and_count)
+print_once(f"mean of {count:g} numbers: {numbers_total / count}")

@@ -13,7 +13,7 @@ import numpy as np
 from mpi4py import MPI
 
 world = MPI.COMM_WORLD
-assert (world.rank, world.size) == (jax.process_index(), jax.process_count()) or world.size == 1
+assert (world.rank, world.size) == (jax.process_index(), jax.process_count()), "mpi4py needs a job over MPI"
 
 # JAX computes on the array of all ranks, and mpi4py hands round what isn't an array.
 array = fk.distributed.from_process_local(np.arange(4.0) + 10 * world.rank)

@@ -3,7 +3,7 @@
     mpirun -n 4 python examples/checkpoint.py /tmp/state.mpack
     mpirun -n 2 python examples/checkpoint.py /tmp/state.mpack     # goes on where the four have stopped
 
-A random walk of 8 walkers, each of 10 steps a run.
+A random walk of 8 walkers, a multiple of the number of ranks, each of 10 steps a run.
 """
 
 import sys
@@ -35,7 +35,7 @@ if exists:
 @jax.jit
 def walk(state: dict[str, jax.Array]) -> dict[str, jax.Array]:
     for _ in range(10):
-        # A key of each step and walker, so that the walk doesn't depend on the number of ranks.
+        # One key a step, from which all walkers draw, so that the walk doesn't depend on the number of ranks.
         bits = jax.random.bernoulli(jax.random.fold_in(jax.random.key(0), state["step"]), shape=(WALKERS,))
         state = {"step": state["step"] + 1, "x": state["x"] + 2 * bits - 1}
     return state

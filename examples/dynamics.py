@@ -3,8 +3,8 @@
     python examples/dynamics.py
     mpirun -n 4 python examples/dynamics.py
 
-At first all spins point along x. Under H = -h Σ σˣ_i + J Σ σᶻ_i σᶻ_{i+1} the magnetisation Σ ⟨σˣ_i⟩ / L falls,
-and is compared with that of exact evolution.
+At first the spins point along x: the parameters of the network are small. Under H = -h Σ σˣ_i + J Σ σᶻ_i σᶻ_{i+1} the
+magnetisation Σ ⟨σˣ_i⟩ / L falls, and is compared with that of exact evolution.
 """
 
 import ferroket as fk
@@ -40,7 +40,7 @@ times = np.linspace(0, T, 6)
 driver.run(T, out=log, obs={"m": magnetisation}, tstops=times, show_progress=False)
 found = np.real(log.data["m"]["Mean"])
 
-# Exactly, from the same state at the same times.
+# Exactly, from all spins along x.
 psi = np.full(hilbert.n_states, hilbert.n_states**-0.5, complex)
 evolved = expm_multiply(-1j * hamiltonian.to_sparse(), psi, start=0, stop=T, num=len(times))
 exact = np.real(np.sum(np.conj(evolved) * (magnetisation.to_sparse() @ evolved.T).T, axis=1))

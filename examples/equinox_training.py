@@ -20,7 +20,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 jax.config.update("jax_enable_x64", True)
-STEPS, BATCH = 200, 16
+STEPS, BATCH = 200, 16  # a multiple of the number of devices
 
 mesh = Mesh(jax.devices(), ("batch",))
 by_sample, everywhere = NamedSharding(mesh, P("batch")), NamedSharding(mesh, P())

@@ -1,11 +1,11 @@
 """The script of NetKet's guides to parallel computing. It doesn't know of Ferroket, and runs in four ways.
 
-    ferroket launch -n 1 examples/netket_guide.py                      # one process
+    ferroket launch -n 1 --collectives gloo examples/netket_guide.py   # one process
     ferroket launch -n 4 --collectives gloo examples/netket_guide.py   # JAX's own collectives, without MPI
     mpirun -n 4 ferroket run --no-accelerate examples/netket_guide.py  # over MPI, with NetKet's operators and samplers
     mpirun -n 4 ferroket run examples/netket_guide.py                  # over MPI, with Ferroket's
 
-The same script computes on GPUs, sharded over all that are visible: `CUDA_VISIBLE_DEVICES=0,2` chooses two of a node's.
+Where there are GPUs the first is sharded over all that are visible: `CUDA_VISIBLE_DEVICES=0,2` chooses two of a node's.
 """
 
 import jax

@@ -7,8 +7,8 @@ import pytest
 from ferroket.distributed.coordinator import Coordinator
 from ferroket.distributed.node import Node, this_node
 
-HERE = Node("here.invalid", "m0", "n0")
-THERE = Node("there.invalid", "m1", "n1")
+HERE = Node("here.invalid", "m0", "n0", "p0")
+THERE = Node("there.invalid", "m1", "n1", "p1")
 
 
 def test_one_node_listens_on_loopback_whatever_its_name() -> None:

@@ -250,7 +250,7 @@ def test_host_that_does_not_resolve() -> None:
 import os
 from ferroket.distributed import startup
 from ferroket.distributed.node import Node
-startup.this_node = lambda: Node("nowhere.invalid", os.environ["PMI_RANK"], os.environ["PMI_RANK"])
+startup.this_node = lambda: Node("nowhere.invalid", *[os.environ["PMI_RANK"]] * 3)
 startup.initialize()
 """
     each_rank_says(run_ranks(script, 2, timeout=20), 2, "'nowhere.invalid' doesn't resolve")

@@ -3,6 +3,7 @@
 import importlib.util
 from pathlib import Path
 
+import numpy as np
 import pytest
 from running import EXAMPLES, FEW_RANKS, RANKS, lines, numbers
 
@@ -34,12 +35,12 @@ def test_four_devices_of_one_process() -> None:
 @pytest.mark.mpi
 @pytest.mark.parametrize("n", RANKS)
 def test_mesh(n: int) -> None:
-    shapes = {1: ("1 × 1", "(8, 12)"), 2: ("2 × 1", "(4, 12)"), 4: ("2 × 2", "(4, 6)"), 8: ("2 × 4", "(4, 3)")}
-    mesh, shard = shapes[n]
-    rows = [sum(range(12 * i, 12 * i + 12)) for i in range(8)]
+    rows, columns = {1: (1, 1), 2: (2, 1), 4: (2, 2), 8: (2, 4)}[n]
+    values = np.arange(12 * n).reshape(4 * rows, 3 * columns)
     assert lines("mesh", n) == [
-        f"{n} devices as {mesh}; rank 0 holds {shard} of (8, 12)",
-        f"sum {sum(range(96))}, of the rows {rows}",
+        f"{n} devices as {rows} × {columns}; rank 0 holds (4, 3) of {values.shape}",
+        f"sum {values.sum()}, of the rows {values.sum(axis=1).tolist()}",
+        f"trace of the product {(values**2).sum()}",
     ]
 
 

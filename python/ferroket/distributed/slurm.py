@@ -57,7 +57,7 @@ class Step(NamedTuple):
     @property
     def nodes(self) -> tuple[Node, ...]:
         """The nodes of the step, as far as their names tell, for :class:`Coordinator`."""
-        return tuple(Node(host, host, host) for host in self.hosts)
+        return tuple(Node(host, host, host, host) for host in self.hosts)
 
     @property
     def coordinator(self) -> str:

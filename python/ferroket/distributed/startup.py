@@ -159,9 +159,9 @@ def _plan_gpus(reports: list[_Report]) -> list[list[int] | None]:
 
 
 def _watch_node(rank: int, reports: list[_Report]) -> None:
-    """The first rank of each node starts the process that watches them all."""
-    machine = reports[rank].node.machine
-    ranks = [other for other, report in enumerate(reports) if report.node.machine == machine]
+    """The first rank of each node, or of each container of it, starts the process that watches them all."""
+    processes = reports[rank].node.processes
+    ranks = [other for other, report in enumerate(reports) if report.node.processes == processes]
     if rank == ranks[0]:
         beacons = [(_name(reports, other), reports[other].beacon) for other in ranks]
         failure.watch([(name, beacon) for name, beacon in beacons if beacon])
