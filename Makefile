@@ -49,8 +49,9 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 # tool is installed beforehand, so a rebuild needs no network; pip looks for it on PATH.
 install_package = PATH="$(1)/bin:$$PATH" $(1)/bin/python $(PIP_INSTALL) --no-build-isolation -e '.[mpich]' $(2)
 
-# $(call install_examples,VENV,OPTIONS): what examples need, of which mpi4jax is compiled with MPICH's mpicc.
-install_examples = PATH="$(1)/bin:$$PATH" $(1)/bin/python $(PIP_INSTALL) $(2) --group examples
+# $(call install_examples,VENV,OPTIONS): what examples need, of which mpi4jax is compiled with MPICH's mpicc. A wheel in
+# pip's cache may be that of another MPI.
+install_examples = PATH="$(1)/bin:$$PATH" $(1)/bin/python $(PIP_INSTALL) --no-cache-dir $(2) --group examples
 
 # One interpreter for every cargo call: PyO3's build is cached by the interpreter's path.
 export PYO3_PYTHON := $(BIN)/python
@@ -72,7 +73,7 @@ demo: $(VENV)/.package ## Build and install with MPICH, then run a VMC on two ra
 install: $(VENV)/.package $(VENV)/.tools ## Make .venv with the package, MPICH and the developers' tools
 
 .PHONY: examples
-examples: $(VENV)/.package $(VENV)/.tools $(VENV)/.examples ## Run all examples, alone and on 2 and 4 ranks, and check what they print
+examples: $(VENV)/.package $(VENV)/.tools $(VENV)/.examples ## Run all examples, alone and on 2, 4 and some on 8 ranks, and check what they print
 	FERROKET_TEST_FULL=1 FERROKET_TEST_MPIS="$(call mpi_list,mpich,$(VENV))" $(BIN)/python -m pytest tests/examples $(PYTEST_ARGS)
 
 .PHONY: bench
@@ -150,6 +151,7 @@ format: $(VENV)/.tools ## Format Python and Rust, and mend what ruff can
 
 .PHONY: docs
 docs: $(VENV)/.package $(VENV)/.docs ## The documentation, in target/docs; a warning is an error
+	@echo "== docs"
 	$(BIN)/sphinx-build -W --keep-going --fresh-env -q -b html -d target/doctrees docs target/docs
 	@echo "file://$(CURDIR)/target/docs/index.html"
 
@@ -161,6 +163,7 @@ mpis: $(OTHER_MPIS:%=$(VENV)/mpi/%/.installed) $(filter debian-%,$(MPIS)) ## The
 
 .PHONY: lock
 lock: ## Make ci/newest.txt from the newest versions that install together
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "These versions have to install on Python 3.11, the lowest: make lock PYTHON=python3.11")'
 	rm -rf .venv-lock
 	$(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/python $(PIP_INSTALL) --upgrade pip
@@ -179,7 +182,7 @@ lock: ## Make ci/newest.txt from the newest versions that install together
 .PHONY: clean
 clean: ## Remove everything that the targets above made
 	rm -rf .venv .venv-lowest .venv-wheel .venv-lock dist target python/ferroket/_lib*.so
-	find python tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	find python tests examples -name __pycache__ -prune -exec rm -rf {} +
 
 # -- the stamps ------------------------------------------------------------------------------------------
 

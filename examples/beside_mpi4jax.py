@@ -1,6 +1,6 @@
 """mpi4jax beside JAX's own collectives, in one script and on one MPI library.
 
-    pip install mpi4jax    # compiles, with the mpicc of the MPI that the job will use
+    pip install --no-cache-dir mpi4jax    # compiles, with the mpicc of the MPI that the job will use
     mpirun -n 4 python examples/beside_mpi4jax.py
 
 mpi4jax has MPI calls inside of compiled programs, each rank with arrays of its own; JAX's collectives are for arrays

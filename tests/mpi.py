@@ -149,17 +149,25 @@ def run_command(command: list[str | Path], env: dict[str, str], timeout: float) 
     try:
         stdout, stderr = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        for pid in processes(tag):
-            os.kill(pid, signal.SIGKILL)
+        kill(tag)
         stdout, stderr = process.communicate()
         pytest.fail(f"still running after {timeout} s, killed\n{stdout}\n{stderr}")
+    except BaseException:  # the timeout of the test itself, or an interrupt
+        kill(tag)
+        raise
     deadline = time.monotonic() + 5
     while (left := processes(tag)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
+    kill(tag)
     assert left == [], f"processes outlived the job by 5 s\n{stdout}\n{stderr}"
     return Finished(process.returncode, stdout, stderr)
+
+
+def kill(tag: str) -> None:
+    """Kills the processes that have a variable."""
+    for pid in processes(tag):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def processes(tag: str) -> list[int]:

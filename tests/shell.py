@@ -98,8 +98,10 @@ def make_home(folder: Path) -> Path:
 def run(home: Path, command: Sequence[str | Path], timeout: float = 60, **env: str) -> tuple[list[str], list[str]]:
     """What the ranks of a job print, by rank, and how the job called the stand-ins."""
     path = f"{home / 'bin'}:/usr/bin:/bin"
-    own = {"HOME": str(home), "PATH": path, "JAX_PLATFORMS": "cpu", **env}
-    job = run_command([*command], environment(**own), timeout)
+    own = {"HOME": str(home), "PATH": path, "JAX_PLATFORMS": "cpu", "LC_ALL": "C.UTF-8", **env}
+    # Environment modules export a function, which would come before the stand-in.
+    inherited = {name: value for name, value in environment(**own).items() if not name.startswith("BASH_FUNC_")}
+    job = run_command([*command], inherited, timeout)
     calls = home / "calls"
     return said(job), calls.read_text().splitlines() if calls.exists() else []
 

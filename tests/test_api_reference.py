@@ -35,3 +35,4 @@ def test_what_is_in_the_reference_exists(name: str) -> None:
     for part in parts[1:]:
         found = getattr(found, part)
     assert found.__doc__
+    assert not found.__doc__.startswith(f"{parts[-1]}("), "a dataclass writes this itself"

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -49,7 +50,9 @@ def test_shell_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     for block in blocks(page, "bash"):
         # What isn't here: other nodes, many cores, a cluster's own MPI.
         here = re.sub(r" -hosts \S+", "", re.sub(r"-n \d+", "-n 2", block))
-        here = re.sub(r"taskset -c \S+", "taskset -c 0", here).replace("/opt/mpich", str(mpirun().parents[1]))
+        here = re.sub(r"taskset -c \S+", f"taskset -c {min(os.sched_getaffinity(0))}", here).replace(
+            "/opt/mpich", str(mpirun().parents[1])
+        )
         lines, _ = run(
             home,
             ["bash", "-e", "-c", f'source "$HOME/venv/bin/activate"\n{here}'],
@@ -84,7 +87,9 @@ def test_results_are_recognised(page: str, at_least: int) -> None:
 
 def test_every_example_is_on_the_page() -> None:
     folder = ROOT / "examples"
-    there = {str(file.relative_to(folder)) for file in folder.rglob("*.*") if "__pycache__" not in file.parts}
+    there = {
+        str(file.relative_to(folder)) for file in folder.rglob("*.*") if file.suffix in (".py", ".sh", ".yaml", ".def")
+    }
     assert set(re.findall(r"\(\.\./examples/(\S+)\)", EXAMPLES.read_text())) == there
     # And what the tables of the guides' sections name exists.
     named = set(re.findall(r"`([\w-]+\.(?:py|sh|yaml|def))`", EXAMPLES.read_text()))
@@ -103,10 +108,11 @@ def test_every_variable_is_in_the_table_and_none_else() -> None:
 
 @pytest.mark.parametrize("page", PAGES, **BY_NAME)
 def test_commands_and_their_options_exist(page: Path) -> None:
-    for words in re.findall(r"\bferroket ([a-z][^\n`]*)", page.read_text()):
+    for words in re.findall(r"(?<!import )\bferroket ([a-z][^\n`]*)", page.read_text()):
         command, rest = get_command(app), re.split(r"\brun\.py\b|#|\|", words)[0].split()
         while rest and rest[0] in getattr(command, "commands", {}):
             command = command.commands[rest.pop(0)]  # type: ignore[attr-defined]
+        assert not getattr(command, "commands", {}) or not rest or rest[0].startswith("-"), f"ferroket {words}"
         known = {option for parameter in command.params for option in parameter.opts}
         assert {word for word in rest if word.startswith("-")} <= known, f"ferroket {words}"
 

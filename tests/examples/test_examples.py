@@ -9,6 +9,9 @@ from running import EXAMPLES, FEW_RANKS, RANKS, lines, numbers
 
 from mpi import FULL
 
+# Jobs have timeouts of their own, and some tests run several.
+pytestmark = pytest.mark.timeout(1200)
+
 
 def shares(n: int) -> list[float]:
     return [(i + 1) / (n * (n + 1) / 2) for i in range(n)]
