@@ -112,7 +112,7 @@ def test_commands_and_their_options_exist(page: Path) -> None:
         command, rest = get_command(app), re.split(r"\brun\.py\b|#|\|", words)[0].split()
         while rest and rest[0] in getattr(command, "commands", {}):
             command = command.commands[rest.pop(0)]  # type: ignore[attr-defined]
-        assert not getattr(command, "commands", {}) or not rest or rest[0].startswith("-"), f"ferroket {words}"
+        assert not getattr(command, "commands", {}) or not rest or rest[0].startswith(("-", "...")), f"ferroket {words}"
         known = {option for parameter in command.params for option in parameter.opts}
         assert {word for word in rest if word.startswith("-")} <= known, f"ferroket {words}"
 
