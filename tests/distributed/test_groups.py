@@ -1,5 +1,6 @@
 """Groups of ranks: found in a program's text, and made by their members alone."""
 
+import re
 import textwrap
 
 import pytest
@@ -43,20 +44,64 @@ END = "\nassert _lib.unannounced_groups() == 0, _lib.unannounced_groups()\n"
         ("replica_groups=mesh['a'=2,'b'=2] {'a'}", {(0, 2), (1, 3)}),
         ("replica_groups=mesh['a'=2,'b'=2] {'b'}", {(0, 1), (2, 3)}),
         ("replica_groups=mesh['a'=2,'b'=2] {'a','b'}", {(0, 1, 2, 3)}),
+        ("replica_groups=mesh['a'=2,'b'=2] {'b','a'}", {(0, 2, 1, 3)}),
+        ("replica_groups=mesh[a=2,b=2] {b,a}", {(0, 2, 1, 3)}),
+        ("replica_groups=mesh['a'=2,'b'=2] {}", {(0,), (1,), (2,), (3,)}),
+        ("replica_groups=mesh['a:(1)2'=2,'x], {=2,'=2] {'x], {=2,'}", {(0, 1), (2, 3)}),
         ("replica_groups=mesh['a'=4] {'a':(1)2}", {(0, 2), (1, 3)}),
         ("replica_groups=mesh['a'=4] {'a':(2)2}", {(0, 1), (2, 3)}),
         ("replica_groups=mesh['a'=2,'b'=2], device_ids=([2,2]<=[2,2]T(1,0)) {'b'}", {(0, 2), (1, 3)}),
         ("replica_groups=mesh['a'=2,'b'=2], device_ids=([2,2]T(1,0)) {'b'}", {(0, 2), (1, 3)}),
         ("replica_groups=mesh['a'=2,'b'=1,'c'=2], device_ids=([2,2]T(1,0)) {'a'}", {(0, 1), (2, 3)}),
         ("replica_groups=mesh['a'=2,'b'=2], device_ids=(3,1,2,0) {'b'}", {(3, 1), (2, 0)}),
-        ("replica_groups={{0,1},{1,2}}", set()),
-        ("replica_groups=written_otherwise(0,1)", set()),
     ],
 )
 @pytest.mark.parametrize("operation", ["all-reduce", "all-gather-start", "reduce-scatter"])
 def test_groups_in_a_programs_text(operation: str, attributes: str, expected: set[tuple[int, ...]]) -> None:
     text = f"  %x.1 = f32[4]{{0}} {operation}(%p), channel_id=1, {attributes}, use_global_device_ids=true\n"
     assert groups_of("HloModule m\n" + text, 4) == expected
+
+
+@pytest.mark.parametrize(
+    ("axes", "expected"),
+    [
+        ("'a':(1)2,'a':(4)2", (0, 1, 4, 5)),
+        ("'a':(4)2,'a':(1)2", (0, 4, 1, 5)),
+        ("'a':(4)2,'b'", (0, 8, 1, 9)),
+        ("'b','a':(2)2", (0, 2, 8, 10)),
+    ],
+)
+def test_parts_of_axes(axes: str, expected: tuple[int, ...]) -> None:
+    """The group of the first device, and as many groups as there are."""
+    groups = groups_of(f"%x = f32[4] all-reduce(%p), replica_groups=mesh['b'=2,'a'=8] {{{axes}}}", 16)
+    assert expected in groups
+    assert len(groups) == 16 // len(expected)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        "replica_groups={{0,1},{1,2}}",
+        "replica_groups={{0,1}}",
+        "replica_groups=[2,4]<=[8]",
+        "replica_groups=mesh['a'=2,'b'=2] {'c'}",
+        "replica_groups=mesh['a'=2,'b'=4] {'a'}",
+        "replica_groups=mesh['a'=4] {'a':(1)4,'a':(2)2}",
+        "replica_groups=mesh['a'=4, 'b'=1] {'a'}",
+        "replica_groups=written_otherwise(0,1)",
+    ],
+)
+@pytest.mark.parametrize("operation", ["all-reduce", "of-a-later-xla"])
+def test_groups_that_cannot_be_read_are_an_error(operation: str, attributes: str) -> None:
+    """It names the instruction: a group that is left out would be one that hangs."""
+    text = f"  %x.1 = f32[4]{{0}} {operation}(%p), channel_id=1, {attributes}, to_apply=%sum\n"
+    with pytest.raises(RuntimeError, match=re.escape(f"{operation}(%p), channel_id=1, {attributes}")):
+        groups_of("HloModule m\n" + text, 4)
+
+
+def test_what_metadata_say_is_no_group() -> None:
+    line = '%y = f32[4]{0} add(%p, %q), metadata={op_name="all-reduce(, replica_groups=x"}'
+    assert groups_of(line, 4) == set()
 
 
 def test_a_permutation_is_among_all() -> None:
@@ -110,6 +155,28 @@ def test_meshes_over_some_of_the_ranks(mpi: str) -> None:
             np.testing.assert_allclose(own(gathered), values.sum() * values[place])
     """
     run_ranks(PRELUDE + textwrap.dedent(body) + END, 4, mpi=mpi).ok()
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("mpi", PREFIXES)
+def test_axes_of_a_mesh_over_some_of_the_ranks_in_any_order(mpi: str) -> None:
+    """The order of the axes is that of the group's ranks; the last rank takes no part."""
+    body = """
+    for axes in (("b", "a"), ("a", "b"), "b", "a"):
+        if rank < 4:
+            mesh = Mesh(np.array(devices[:4]).reshape(2, 2), ("a", "b"))
+            spec = P(("a", "b"))
+            values, x = array(mesh, spec, (4,))
+            members = np.arange(4).reshape(2, 2)
+            members = members[rank // 2] if axes == "b" else members[:, rank % 2] if axes == "a" else members
+            members = members.T.ravel() if axes == ("b", "a") else members.ravel()
+            total = run(lambda x: lax.psum(x, axes), mesh, spec, x)
+            np.testing.assert_allclose(own(total), values[members].sum())
+            weights = jnp.arange(1.0, len(members) + 1)
+            ordered = run(lambda x: (lax.all_gather(x, axes, tiled=True) * weights).sum(keepdims=True), mesh, spec, x)
+            np.testing.assert_allclose(own(ordered), (values[members] * weights).sum())
+    """
+    run_ranks(PRELUDE + textwrap.dedent(body) + END, 5, mpi=mpi).ok()
 
 
 @pytest.mark.mpi

@@ -28,11 +28,19 @@ _COLLECTIVE = re.compile(
 )
 _FLOAT16 = re.compile(r"= [^=]*\bf16\[[^=]*?\b(all-reduce|all-gather|reduce-scatter)(?:-start)?\(")
 # The three ways in which XLA writes groups: a list of lists; the rows of an arange that is reshaped, transposed and
-# reshaped again; and axes of a mesh, whose devices are those of an arange or of a list.
+# reshaped again; and axes of a mesh, whose devices are those of an arange or of a list. `'a':(2)2` is a part of an
+# axis, of 2 after its first 2. JAX's names of axes may hold anything but a quotation mark.
 _LISTED = re.compile(r"replica_groups=\{((?:\{[\d,]*\},?)*)\}")
 _TILED = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
 _ARANGE = re.compile(r"(?:\[[\d,]+\]<=)?\[([\d,]+)\](?:T\(([\d,]+)\))?")
-_MESH = re.compile(r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(((?:[^()]|\([^()]*\))*)\))? \{([^}]*)\}")
+_NAME = r"(?:'[^']*'|[\w.-]+)"
+_AXIS = re.compile(rf"({_NAME})=(\d+)")
+_PART = re.compile(rf"({_NAME})(?::\((\d+)\)(\d+))?")
+_MESH = re.compile(
+    rf"replica_groups=mesh\[({_NAME}=\d+(?:,{_NAME}=\d+)*)\]"
+    r"(?:, device_ids=\(([\d,\[\]<=T()]*)\))?"
+    rf" \{{((?:{_NAME}(?::\(\d+\)\d+)?,?)*)\}}"
+)
 
 
 def groups_of(hlo: str, devices: int) -> set[tuple[int, ...]]:
@@ -43,26 +51,44 @@ def groups_of(hlo: str, devices: int) -> set[tuple[int, ...]]:
         devices: how many devices it runs on.
 
     Returns:
-        For each group the places of its devices in the program's device assignment. Groups that are written in a way
-        that is not known are left out.
+        For each group the places of its devices in the program's device assignment.
+
+    Raises:
+        RuntimeError: the groups of a collective are written in a way that isn't known.
     """
     found: set[tuple[int, ...]] = set()
     for line in hlo.splitlines():
-        if not _COLLECTIVE.search(line):
+        instruction = line.partition(", metadata={")[0]
+        if not _COLLECTIVE.search(instruction) and "replica_groups=" not in instruction:
             continue
-        groups = [tuple(range(devices))]  # none are written: all devices are one
-        if listed := _LISTED.search(line):
-            groups = [_numbers(text) for text in re.findall(r"\{([\d,]+)\}", listed[1])] or groups
-        elif mesh := _MESH.search(line):
-            groups = _along_axes(mesh[1], mesh[2], mesh[3])
-        elif tiled := _TILED.search(line):
-            groups = _rows(_arange(tiled[2], tiled[3]).reshape(_numbers(tiled[1])))
-        elif "replica_groups=" in line:
-            continue
-        # What was read has to make sense: each device is in one group.
-        if sorted(place for group in groups for place in group) == list(range(devices)):
-            found.update(groups)
+        groups = _groups_of_one(instruction, devices)
+        # Each device is in one group; what was read otherwise was misread.
+        if sorted(place for group in groups for place in group) != list(range(devices)):
+            raise RuntimeError(_unreadable(instruction.strip(), devices))
+        found.update(groups)
     return found
+
+
+def _groups_of_one(instruction: str, devices: int) -> list[tuple[int, ...]]:
+    """The groups of one collective; none if they are written in a way that isn't known."""
+    if listed := _LISTED.search(instruction):
+        everyone = [tuple(range(devices))]
+        return [_numbers(text) for text in re.findall(r"\{([\d,]+)\}", listed[1])] or everyone
+    if mesh := _MESH.search(instruction):
+        return _along_axes(mesh[1], mesh[2], mesh[3])
+    if tiled := _TILED.search(instruction):
+        return _rows(_arange(tiled[2], tiled[3]).reshape(_numbers(tiled[1])))
+    return [] if "replica_groups=" in instruction else [tuple(range(devices))]
+
+
+def _unreadable(instruction: str, devices: int) -> str:
+    from importlib.metadata import version
+
+    return (
+        f"this program has a collective over groups of its {devices} devices that jaxlib {version('jaxlib')} writes in "
+        f"a way which Ferroket doesn't know, and a guess could hang the job: {instruction}\nTake a version of jaxlib "
+        "that Ferroket was tested with (pyproject.toml names them), or run with JAX_CPU_COLLECTIVES_IMPLEMENTATION=gloo"
+    )
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -81,27 +107,32 @@ def _rows(places: np.ndarray[Any, Any]) -> list[tuple[int, ...]]:
 
 
 def _along_axes(mesh: str, devices: str | None, axes: str) -> list[tuple[int, ...]]:
-    """The groups along some axes of a mesh: ``'a'=4,'b'=2`` and ``'a':(2)2``, half of an axis, after its first 2."""
-    sizes = {name: int(size) for name, size in (axis.rsplit("=", 1) for axis in mesh.split(","))}
+    """The groups along axes of a mesh, or along parts of them: the last one that is named varies fastest."""
+    sizes = {name: int(size) for name, size in _AXIS.findall(mesh)}
     if devices is None:
         places = np.arange(math.prod(sizes.values()))
     elif arange := _ARANGE.fullmatch(devices):
         places = _arange(arange[1], arange[2])
     else:
         places = np.array([int(number) for number in re.findall(r"\d+", devices)])
-    chosen: dict[str, tuple[int, int]] = {}
-    for axis in axes.split(","):
-        name, _, part = axis.partition(":")
-        before, size = _numbers(part.strip("(").replace(")", ",")) if part else (1, sizes[name])
-        if name in chosen:
-            return []  # two parts of one axis
-        chosen[name] = (before, size)
+    parts = [
+        (name, int(before), int(size)) if size else (name, 1, sizes.get(name, 0))
+        for name, before, size in _PART.findall(axes)
+    ]
+    # Each axis of the mesh becomes several dimensions: its parts, and what is between them.
     shape: list[int] = []
-    inside: list[int] = []
-    for name, size in sizes.items():
-        before, part_size = chosen.get(name, (size, 1))
-        inside += [len(shape) + 1] if name in chosen else []
-        shape += [before, part_size, size // (before * part_size)]
+    dimension: dict[tuple[str, int, int], int] = {}
+    for axis, full in sizes.items():
+        done = 1
+        for part in sorted(part for part in parts if part[0] == axis):
+            _, before, size = part
+            dimension[part] = len(shape) + 1
+            shape += [before // done, size]
+            done = before * size
+        shape.append(full // done)
+    if len(dimension) != len(parts) or math.prod(shape) != places.size:
+        return []  # an axis that isn't one of the mesh, or parts that overlap
+    inside = [dimension[part] for part in parts]
     outside = [axis for axis in range(len(shape)) if axis not in inside]
     members = math.prod(shape[axis] for axis in inside)
     return _rows(places.reshape(shape).transpose(*outside, *inside).reshape(-1, members))
