@@ -100,6 +100,33 @@ def test_dtypes_of_samples(name: str, dtype: Any) -> None:
     compare(*make(MODELS[name], OPERATORS["Pauli strings"], dtype=dtype))
 
 
+WHOLE_NUMBERS = {
+    "Ising": lambda dtype: fk.operator.Ising(SPINS, CHAIN, h=1, J=2, dtype=dtype),
+    "Heisenberg": lambda dtype: fk.operator.Heisenberg(SPINS, CHAIN, dtype=dtype),
+    "Pauli strings": lambda dtype: fk.operator.PauliStrings(
+        SPINS, ["XX" + 4 * "I", "ZZ" + 4 * "I"], [1, 2], dtype=dtype
+    ),
+    "sum": lambda dtype: sum(fk.operator.spin.sigmax(SPINS, i, dtype=dtype) for i in range(6)),
+}
+
+
+@pytest.mark.parametrize(
+    ("operator", "dtype"),
+    [
+        *(("Ising", dtype) for dtype in (np.int8, np.int32, np.float16, jnp.bfloat16, np.complex64)),
+        ("Heisenberg", int),
+        ("Pauli strings", np.int64),
+        ("Pauli strings", np.float16),
+        ("sum", int),
+    ],
+)
+def test_dtypes_of_operators(operator: str, dtype: Any) -> None:
+    """Whole numbers, for which halves are exact."""
+    ours = WHOLE_NUMBERS[operator](dtype)
+    assert ours.dtype == dtype
+    compare(*make(MODELS["RBM"], ours))
+
+
 # Ratios of e^±100 and more, factors that cancel, and flips of two sites whose effects do.
 @pytest.mark.parametrize("scale", [0.01, 1.0, 3.0, 10.0])
 @pytest.mark.parametrize("name", SOME)

@@ -3,7 +3,7 @@
 :func:`local_values` serves any network. Models whose amplitude ratios are known have a :class:`Family` each.
 """
 
-from ferroket.local_energy import amplitudes, jastrow, rbm, rbm_mod_phase, rbm_multi_val, rbm_symm, rules
+from ferroket.local_energy import amplitudes, forces, jastrow, rbm, rbm_mod_phase, rbm_multi_val, rbm_symm, rules
 from ferroket.local_energy.amplitudes import Amplitudes, Machine, ModulusAndPhase, Quadratic
 from ferroket.local_energy.any_network import local_values
 from ferroket.local_energy.enabling import disable, enable, is_enabled
@@ -21,6 +21,7 @@ __all__ = [
     "disable",
     "enable",
     "explain",
+    "forces",
     "is_enabled",
     "jastrow",
     "local_values",

@@ -40,7 +40,7 @@ class Amplitudes(ABC):
             form.family,
             self.kernel,
             samples,
-            *map(jnp.asarray, form.tables),
+            *map(jnp.asarray, form.with_weights().tables),
             of_amplitudes=self.tables(),
             **form.attributes,
             **self.attributes(),

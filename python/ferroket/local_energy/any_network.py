@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import netket.jax as nkjax
 import numpy as np
-from netket.jax.sharding import sharding_decorator
 
 from ferroket.ffi import distinct_rows
 from ferroket.ffi.varying import align
 from ferroket.local_energy.chunks import chunk_size_of
+from ferroket.local_energy.devices import on_each_device
 from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.compiled import Form
 
@@ -96,7 +96,7 @@ def _local_values(
 def forward(logpsi: LogPsi, chunk_size: int | None, variables: Any, form: Form, samples: jax.Array) -> jax.Array:
     """The local values on one device."""
     chunk_size = chunk_size_of(chunk_size, len(samples), form, logpsi, variables, samples)
-    log_psi = _in_chunks(logpsi, chunk_size)(variables, samples)
+    log_psi = in_chunks(logpsi, chunk_size)(variables, samples)
     dtype = jnp.result_type(form.dtype, log_psi.dtype)
 
     def add(
@@ -144,7 +144,8 @@ def _first_in_chunks(logpsi: LogPsi, variables: Any, x: jax.Array, count: jax.Ar
     return log_psi
 
 
-def _in_chunks(logpsi: LogPsi, chunk_size: int) -> LogPsi:
+def in_chunks(logpsi: LogPsi, chunk_size: int) -> LogPsi:
+    """A network that sees at most so many configurations at once, on one device."""
     function: LogPsi = nkjax.apply_chunked(logpsi, in_axes=(None, 0), chunk_size=chunk_size, axis_0_is_sharded=False)
     return function
 
@@ -184,8 +185,7 @@ def _fwd(
 ) -> tuple[jax.Array, tuple[Any, ...]]:
     form = form.replace_values(values)
     kernel = nkjax.HashablePartial(forward, logpsi, chunk_size)
-    sharded = sharding_decorator(kernel, (False, False, True), pvary_args_tree=(True, False, False))
-    result = sharded(variables, form, samples)
+    result = on_each_device(kernel, (False, False, True))(variables, form, samples)
     return result, (variables, values, form, samples, result)
 
 
@@ -194,12 +194,8 @@ def _bwd(
 ) -> tuple[Any, ...]:
     kernel = nkjax.HashablePartial(_backward, logpsi, chunk_size)
     replicated, sharded = (False,) * 3, (True,) * 3
-    of_variables, of_values = sharding_decorator(
-        kernel,
-        (*replicated, *sharded),
-        reduction_op_tree=(jax.lax.psum, jax.lax.psum),
-        pvary_args_tree=(True, True, *(False,) * 4),
-    )(*residuals, cotangent)
+    sums = (jax.lax.psum, jax.lax.psum)
+    of_variables, of_values = on_each_device(kernel, (*replicated, *sharded), sums)(*residuals, cotangent)
     return of_variables, of_values, None, None
 
 
@@ -216,7 +212,7 @@ def _backward(
     """The derivatives by the variables and by the coefficients, on one device."""
     chunk_size = chunk_size_of(chunk_size, len(samples), form, logpsi, variables, samples)
     form = form.replace_values(values)
-    log_psi = _in_chunks(logpsi, chunk_size)(variables, samples)
+    log_psi = in_chunks(logpsi, chunk_size)(variables, samples)
     leaves, structure = jax.tree.flatten(variables)
     differentiable = [jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in leaves]
     floats = [leaf for leaf, d in zip(leaves, differentiable, strict=True) if d]
@@ -236,7 +232,7 @@ def _backward(
     total = _for_each_chunk(add, _zeros_like(floats, samples), form, samples, chunk_size)
     off_diagonal = result - form.on_diagonal(samples)
     # The network is evaluated once more for the derivative, chunk by chunk, and so takes no more memory.
-    _, pullback = jax.vjp(lambda moved: _in_chunks(jax.checkpoint(function), chunk_size)(moved, samples), floats)
+    _, pullback = jax.vjp(lambda moved: in_chunks(jax.checkpoint(function), chunk_size)(moved, samples), floats)
     (of_samples,) = pullback(_as(-cotangent * off_diagonal, log_psi.dtype))
     of_floats = iter(map(jnp.add, total, of_samples))
     of_variables = structure.unflatten(next(of_floats) if d else None for d in differentiable)
@@ -259,7 +255,7 @@ def _by_values(
 
     def ratios(samples: jax.Array, log_psi: jax.Array) -> jax.Array:
         xp, _ = form.padded(samples)
-        log_psi_xp = _in_chunks(logpsi, chunk_size)(variables, xp.reshape(-1, xp.shape[-1])).reshape(xp.shape[:-1])
+        log_psi_xp = in_chunks(logpsi, chunk_size)(variables, xp.reshape(-1, xp.shape[-1])).reshape(xp.shape[:-1])
         return jnp.exp(log_psi_xp - log_psi[:, None])
 
     at_once = max(chunk_size // max(form.max_conn_size, 1), 1)

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import netket as nk
 import netket.jax as nkjax
 import numpy as np
-from netket.jax.sharding import sharding_decorator
 from netket.sampler import MetropolisSamplerState
 
 from ferroket.ffi import metropolis_chains
+from ferroket.local_energy.devices import on_each_device
 from ferroket.local_energy.family import Family, local_states, of_model
 from ferroket.operator import compiled
 from ferroket.sampler.rules import KernelRule, kernel_rule
@@ -108,7 +108,7 @@ def _in_rust(
     first, step = first.astype(dtype), step.astype(dtype)
     static: dict[str, Any] = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
     run = functools.partial(_run, amplitudes=amplitudes.kernel, length=chain_length, **static)
-    samples, accepted = sharding_decorator(run, (True, True, *(False,) * 6), (False, False))(
+    samples, accepted = on_each_device(run, (True, True, *(False,) * 6), (False, False))(
         state.σ,
         jnp.arange(len(state.σ), dtype=np.uint32),
         key,

@@ -59,13 +59,8 @@ def _hamiltonian(rule: Any, hilbert: Any) -> KernelRule | str:
     form = operator._form
     if not isinstance(form, Terms):
         return "the rule's operator is no sum of terms that lead from a configuration to one other each"
-    values = jnp.asarray(form.values)
-    if not jnp.issubdtype(values.dtype, jnp.inexact):
-        values = values.astype(float)
-    elif values.dtype.itemsize < np.dtype(np.float32).itemsize:
-        values = values.astype(np.float32)
     # Without the kinds of sites, of which there is one.
-    tables = (*map(jnp.asarray, form.tables[1:-1]), values)
+    tables = tuple(map(jnp.asarray, form.with_weights().tables[1:]))
     return KernelRule("hamiltonian", tables, (("diagonal", form.diagonal),))
 
 

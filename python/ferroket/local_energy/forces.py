@@ -1,0 +1,68 @@
+"""Forces ⟨(O_loc - ⟨O⟩)* ∂ ln ψ⟩ in chunks of samples.
+
+NetKet's own rule asks JAX to check over which devices a value varies, which the loops of many networks don't pass.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import netket.jax as nkjax
+from netket.operator import AbstractOperator
+from netket.stats import Stats, statistics
+from netket.vqs import MCState, expect_and_forces, get_local_kernel, get_local_kernel_arguments
+
+from ferroket.local_energy.any_network import LogPsi, in_chunks
+from ferroket.local_energy.devices import on_each_device
+from ferroket.local_energy.enabling import PRECEDENCE
+from ferroket.operator.accelerated import Accelerated
+
+_NETKETS = expect_and_forces.invoke(MCState, AbstractOperator, int)
+
+
+@partial(expect_and_forces.dispatch, precedence=PRECEDENCE)
+def _expect_and_forces(
+    vstate: MCState, operator: Accelerated, chunk_size: int, *, mutable: Any = False
+) -> tuple[Stats, Any]:
+    if mutable is not False:
+        stats, forces = _NETKETS(vstate, operator, chunk_size, mutable=mutable)
+        return stats, forces
+    samples, arguments = get_local_kernel_arguments(vstate, operator)
+    kernel = get_local_kernel(vstate, operator, chunk_size)
+    model = (vstate._apply_fun, vstate.parameters, vstate.model_state)
+    return _statistics_and_forces(kernel, chunk_size, *model, samples, arguments)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _statistics_and_forces(
+    kernel: Callable[..., jax.Array],
+    chunk_size: int,
+    apply: LogPsi,
+    parameters: Any,
+    model_state: Any,
+    samples: jax.Array,
+    arguments: Any,
+) -> tuple[Stats, Any]:
+    rows = samples.reshape(-1, samples.shape[-1])
+    local = kernel(apply, {"params": parameters, **model_state}, rows, arguments, chunk_size=chunk_size)
+    stats = statistics(local.reshape(samples.shape[:-1]))
+    weights = jnp.conj(local - stats.mean) / len(rows)
+    forces = on_each_device(
+        nkjax.HashablePartial(_weighted, apply, chunk_size), (False, False, True, True), jax.lax.psum
+    )
+    return stats, forces(parameters, model_state, rows, weights)
+
+
+def _weighted(
+    apply: LogPsi, chunk_size: int, parameters: Any, model_state: Any, samples: jax.Array, weights: jax.Array
+) -> Any:
+    """Σ_σ w(σ) ∂ ln ψ(σ), conjugate, of the samples of one device: activations are kept for one chunk at a time."""
+
+    def log_psi(parameters: Any, samples: jax.Array) -> jax.Array:
+        return apply({"params": parameters, **model_state}, samples)
+
+    chunked = in_chunks(jax.checkpoint(log_psi), chunk_size)
+    _, pullback = nkjax.vjp(lambda moved: chunked(moved, samples), parameters, conjugate=True)
+    return pullback(weights)[0]
