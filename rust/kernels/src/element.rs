@@ -33,7 +33,9 @@ macro_rules! integers {
         impl Sample for $t {
             #[allow(clippy::float_cmp, clippy::cast_lossless)] // an exact round trip is the question
             fn from_exact(value: f64) -> Option<Self> {
-                (value as $t as f64 == value).then_some(value as $t)
+                // `as` takes what is too large to the largest number, which as a float may be the value again.
+                let held = value as $t;
+                (held as f64 == value && held as i128 == value as i128).then_some(held)
             }
 
             #[allow(clippy::cast_lossless)]
@@ -125,6 +127,7 @@ complexes!(f32, f64);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn values_are_held_exactly_or_not_at_all() {
@@ -137,6 +140,42 @@ mod tests {
         assert_eq!(bf16::from_exact(257.0), None);
         assert_eq!(f16::from_exact(-1.0), Some(f16::NEG_ONE));
         assert_eq!(Complex::<f64>::from_exact(1.0), Some(Complex::new(1.0, 0.0)));
+    }
+
+    /// For each type of integers, what it makes of a value against what a wide one says.
+    fn integers_hold(value: f64) {
+        let whole = (value.trunc() == value && value.abs() < 2_f64.powi(100)).then_some(value as i128);
+        macro_rules! check {
+            ($($t:ty),+) => {$(
+                assert_eq!(<$t>::from_exact(value), whole.and_then(|whole| whole.try_into().ok()), "{value:?}");
+            )+};
+        }
+        check!(i8, i16, i32, i64, u8, u16, u32, u64);
+    }
+
+    #[test]
+    fn integers_hold_what_is_in_their_range_and_nothing_else() {
+        assert_eq!(u64::from_exact(2_f64.powi(64)), None);
+        assert_eq!(i64::from_exact(2_f64.powi(63)), None);
+        assert_eq!(i64::from_exact(-(2_f64.powi(63))), Some(i64::MIN));
+        assert_eq!(u64::from_exact(2_f64.powi(64).next_down()), Some(u64::MAX - 2047));
+        for bits in [0, 7, 8, 15, 16, 31, 32, 63, 64, 99] {
+            let edge = 2_f64.powi(bits);
+            for value in [edge, edge - 1.0, edge + 1.0, edge.next_down(), edge.next_up()] {
+                integers_hold(value);
+                integers_hold(-value);
+            }
+        }
+        [0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY].into_iter().for_each(integers_hold);
+    }
+
+    proptest! {
+        #[test]
+        fn integers_hold_any_value_exactly_or_not_at_all(bits: u64, whole: i64) {
+            integers_hold(f64::from_bits(bits));
+            integers_hold(whole as f64);
+            integers_hold((whole >> 40) as f64);
+        }
     }
 
     #[test]
