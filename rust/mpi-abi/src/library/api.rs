@@ -79,8 +79,10 @@ unsafe fn symbol<T: Copy>(library: &dl::Library, name: &str) -> Result<T, libloa
     unsafe { library.get::<T>(name.as_bytes()) }.map(|symbol| *symbol)
 }
 
-/// Room for the `MPI_Status` of any library: 20, 24 or 32 bytes.
-pub type RealStatus = [c_int; 8];
+/// Room for the `MPI_Status` of any library: 20, 24 or 32 bytes, of which Open MPI's holds a `size_t`.
+#[derive(Debug, Default)]
+#[repr(C, align(8))]
+pub struct RealStatus([c_int; 8]);
 
 /// The numbers of a library that ours have to be translated into.
 #[derive(Debug)]
@@ -238,7 +240,7 @@ impl<H: RealHandle> Api<H> {
 
     /// Where the library should write a status: to `real`, or nowhere if the caller ignores it.
     pub fn status(&self, ours: *mut Status, real: &mut RealStatus) -> *mut c_void {
-        if ours.is_null() { self.no_status() } else { real.as_mut_ptr().cast() }
+        if ours.is_null() { self.no_status() } else { std::ptr::from_mut(real).cast() }
     }
 
     /// What says that nobody wants the status.
@@ -248,7 +250,7 @@ impl<H: RealHandle> Api<H> {
 
     /// The public fields of the status that the library wrote.
     pub fn status_back(&self, real: &RealStatus) -> Status {
-        let [source, tag, error] = self.numbers.status.map(|index| real[index]);
+        let [source, tag, error] = self.numbers.status.map(|index| real.0[index]);
         Status::new(source, tag, error)
     }
 }
@@ -384,6 +386,17 @@ impl Api<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Open MPI's own fields: source, tag, error, whether it was cancelled, and the number of bytes.
+    #[repr(C)]
+    struct OpenMpiStatus([c_int; 4], usize);
+
+    #[test]
+    fn a_status_of_any_library_has_room() {
+        assert!(size_of::<RealStatus>() >= 32);
+        assert!(size_of::<RealStatus>() >= size_of::<OpenMpiStatus>());
+        assert!(align_of::<RealStatus>() >= align_of::<OpenMpiStatus>());
+    }
 
     #[test]
     fn narrow_handles_survive_the_way_through_wide_ones() {
