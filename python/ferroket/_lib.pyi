@@ -40,6 +40,9 @@ class MpiLibrary:
     def origin(self) -> str: ...
     @property
     def attempts(self) -> list[tuple[str, str]]: ...
+    @property
+    def variable(self) -> tuple[str, Path] | None:
+        """A variable, and its value, that has to be in the environment before MPI starts, if it isn't set."""
 
 @final
 class Mpi:

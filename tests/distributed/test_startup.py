@@ -178,6 +178,17 @@ print(info)
     assert "one plain process" in run_alone(script).ok().stdout
 
 
+def test_what_intels_library_reads_is_set_where_python_sees_it() -> None:
+    script = """
+import os
+import ferroket as fk
+info = fk.initialize()
+from pathlib import Path
+assert list(Path(os.environ["FI_PROVIDER_PATH"]).glob("*-fi.so"))
+"""
+    run_ranks(script, 2, mpi="impi-rt", I_MPI_FABRICS="ofi").ok()  # as between nodes: over libfabric
+
+
 # Bad input: an error on every rank, that names the cause and the mend.
 
 

@@ -30,6 +30,9 @@ def over_mpi(launcher: _lib.Launcher) -> tuple[_lib.Mpi, str]:
     """MPI as XLA will see it, and how its library was found."""
     prefixes = search_prefixes()
     found = _lib.find_mpi(prefixes)
+    if found.variable:
+        name, value = found.variable
+        os.environ.setdefault(name, str(value))
     mpi = _lib.attach_mpi(prefixes)
     if (mpi.rank, mpi.size) != (launcher.rank, launcher.size):
         mend = (

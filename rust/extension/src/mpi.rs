@@ -22,7 +22,8 @@ pub(crate) struct Launcher {
     size: usize,
 }
 
-/// An MPI library: the file, what it is, how it was found, and all that was tried as (place, outcome).
+/// An MPI library: the file, what it is, how it was found, all that was tried as (place, outcome), and a variable, with
+/// its value, that has to be set before MPI starts.
 #[pyclass(frozen, get_all, module = "ferroket._lib")]
 #[derive(Debug)]
 pub(crate) struct MpiLibrary {
@@ -31,6 +32,7 @@ pub(crate) struct MpiLibrary {
     version: String,
     origin: String,
     attempts: Vec<(String, String)>,
+    variable: Option<(&'static str, PathBuf)>,
 }
 
 /// The MPI that runs in this process, from its library's point of view.
@@ -125,6 +127,7 @@ impl MpiLibrary {
             version: library.version(),
             origin: found.origin(),
             attempts: attempts.iter().map(|a| (a.candidate.to_string(), a.outcome.clone())).collect(),
+            variable: library.variable(),
         }
     }
 }

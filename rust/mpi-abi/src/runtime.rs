@@ -6,7 +6,7 @@
 
 use std::ffi::c_int;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
@@ -69,7 +69,8 @@ pub(crate) fn trampoline_attached() {
 /// Starts MPI, or joins the one that runs in this process already. All ranks have to call it: duplicating
 /// `MPI_COMM_WORLD` is a collective operation. Later calls return the same.
 ///
-/// `prefixes` are environments in whose `lib` the library may be, best first.
+/// `prefixes` are environments in whose `lib` the library may be, best first. What [`Library::variable`] says is to be set
+/// beforehand.
 pub fn attach(prefixes: &[PathBuf]) -> Result<&'static Runtime, Error> {
     if let Some(runtime) = RUNTIME.get() {
         return Ok(runtime);
@@ -97,7 +98,7 @@ fn start(prefixes: &[PathBuf]) -> Result<Runtime, Error> {
         let mut provided = 0;
         let ours = initialized == 0;
         if ours {
-            prepare_intel(&library);
+            library.open_fabric();
             let null = std::ptr::null_mut();
             let code = (api.functions.init_thread)(null, null.cast(), api.thread_multiple(), &raw mut provided);
             library.check("MPI_Init_thread", code)?;
@@ -343,30 +344,4 @@ pub fn end(code: c_int) -> ! {
 pub fn exit(code: c_int) -> ! {
     // SAFETY: `_exit` has no preconditions.
     unsafe { libc::_exit(code) }
-}
-
-/// Intel MPI opens its own libfabric by name, which the loader can't find where it came from a Python package:
-/// opens it first, and says where its providers are.
-fn prepare_intel(library: &Library) {
-    if !library.is_intel() {
-        return;
-    }
-    let Some(folder) = library.path().parent() else { return };
-    let prefix = folder.parent().unwrap_or(folder);
-    let places = [prefix.join("opt/mpi/libfabric/lib"), prefix.join("libfabric/lib"), folder.to_path_buf()];
-    let Some(fabric) = places.iter().map(|place| place.join("libfabric.so.1")).find(|file| file.exists()) else {
-        return; // a system installation, whose own scripts set the paths
-    };
-    if std::env::var_os("FI_PROVIDER_PATH").is_none() {
-        let home = fabric.parent().unwrap_or(Path::new("."));
-        let providers = [home.join("prov"), home.to_path_buf()].into_iter().find(|path| path.is_dir());
-        if let Some(providers) = providers {
-            // SAFETY: this runs while MPI is being started, before XLA has made its threads.
-            unsafe { std::env::set_var("FI_PROVIDER_PATH", providers) };
-        }
-    }
-    // SAFETY: opening libfabric runs its constructors, which have no preconditions. It stays open.
-    if let Ok(object) = unsafe { libloading::Library::new(&fabric) } {
-        std::mem::forget(object);
-    }
 }

@@ -115,10 +115,33 @@ impl Library {
         &self.calls
     }
 
-    /// Whether it is Intel MPI, which needs its own libfabric beside it.
+    /// A variable that MPI reads when it starts, and what it has to be if it isn't set: where the providers of Intel's
+    /// libfabric are. It isn't set here, since other threads may be reading the environment.
     #[must_use]
-    pub fn is_intel(&self) -> bool {
-        exports(&self.object, c"I_MPI_Check_image_status")
+    pub fn variable(&self) -> Option<(&'static str, PathBuf)> {
+        let fabric = self.fabric()?;
+        let home = fabric.parent()?;
+        Some(("FI_PROVIDER_PATH", [home.join("prov"), home.to_path_buf()].into_iter().find(|path| path.is_dir())?))
+    }
+
+    /// Intel MPI opens its own libfabric by name, which the loader can't find where it came from a Python package: opens it
+    /// first. It stays open.
+    pub(crate) fn open_fabric(&self) {
+        if let Some(fabric) = self.fabric() {
+            // SAFETY: opening libfabric runs its constructors, which have no preconditions.
+            if let Ok(object) = unsafe { libloading::Library::new(fabric) } {
+                std::mem::forget(object);
+            }
+        }
+    }
+
+    /// The libfabric beside an Intel MPI; None for a system installation, whose own scripts set the paths.
+    fn fabric(&self) -> Option<PathBuf> {
+        let is_intel = exports(&self.object, c"I_MPI_Check_image_status");
+        let folder = self.path.parent().filter(|_| is_intel)?;
+        let prefix = folder.parent().unwrap_or(folder);
+        let places = [prefix.join("opt/mpi/libfabric/lib"), prefix.join("libfabric/lib"), folder.to_path_buf()];
+        places.iter().map(|place| place.join("libfabric.so.1")).find(|file| file.exists())
     }
 
     /// What `MPI_Get_library_version` says, in one line; it may be called before MPI is initialised.
