@@ -11,7 +11,13 @@ def fma_rate() -> float:
     """The rate at which this core multiplies and adds float64 numbers in registers, in operations a second."""
 
 def keep_freed_memory() -> None:
-    """Lets the process keep up to 256 MiB that it has freed, unless the user has set the allocator's own variables."""
+    """Lets the process keep what it has freed, for longer than ten seconds 512 MiB at most, with glibc's allocator.
+
+    Variables of the allocator that the user has set have precedence: then nothing happens.
+
+    Raises:
+        OSError: no thread can be started.
+    """
 
 @final
 class Launcher:

@@ -22,5 +22,5 @@ def run(found: Mapping[str, Callable[[str], Iterable[Row]]], *, cases: str, batc
     chosen = {name: case for name, case in found.items() if cases.lower() in name.lower()}
     if not chosen:
         raise ValueError(f"no case has {cases!r} in its name: there are {', '.join(found)}")
-    _lib.keep_freed_memory()  # as `fk.initialize()` does; NetKet's kernels profit as well
+    _lib.keep_freed_memory()  # as in a rank of a job; NetKet's kernels profit as well
     return [row for name, case in chosen.items() for row in case(name)]

@@ -71,7 +71,6 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
     """
     if info.is_initialized():
         raise RuntimeError("fk.initialize() was called twice in this process: remove the second call")
-    _lib.keep_freed_memory()
     launcher = _lib.detect_launcher()
     if launcher is None:
         return info.remember(info.single_process())
@@ -96,6 +95,7 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
         failure.end_job_with_this_rank(world, _name(reports, rank))
         _watch_node(rank, reports)
         by_rank, binding = _bind(reports, rank, settings["FERROKET_BIND"])
+        _lib.keep_freed_memory()  # in a thread on the rank's own cores
         yielding = _yields(reports, by_rank, settings["FERROKET_YIELD"])
         _lib.set_yielding(yielding)
         local_gpus = _plan_gpus(reports)[rank]  # without MPI, what it supposed of the others; they may share one GPU
