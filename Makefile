@@ -24,6 +24,8 @@ PYTEST_ARGS ?=
 # Two files of tests at a time: much of their time is XLA's compilation, on one core, or waiting for a job's ranks.
 IN_PARALLEL ?= --numprocesses 2 --dist loadfile
 BENCH ?= operators collectives binding
+# For `make test-netket`: a checkout of NetKet, whose tests aren't in its package.
+NETKET ?=
 # For `make test-wheel`: a wheel that is there already, to be tested in place of this machine's own.
 WHEEL ?=
 # For a wheel that older systems take as well: `pip install ziglang` and WHEEL_ARGS="--zig --compatibility manylinux_2_28".
@@ -140,6 +142,12 @@ test-wheel: $(CLEAN)/.wheel ## The wheel in a clean environment: without any MPI
 	cd $(CLEAN) && bin/python ../examples/ising_vmc.py
 	$(CLEAN)/bin/python $(PIP_INSTALL) -c ci/newest.txt mpich
 	cd $(CLEAN) && bin/mpirun -n 2 bin/python ../examples/ising_vmc.py
+
+.PHONY: test-netket
+test-netket: $(VENV)/.package $(VENV)/.tools ## NetKet's own tests, with ours in NetKet's place (NETKET=path of a checkout)
+	@test -d "$(NETKET)/test" || { echo "git clone https://github.com/netket/netket, and make test-netket NETKET=netket" >&2; exit 1; }
+	@echo "== test-netket"
+	$(BIN)/python tests/netket_tests/compare.py $(NETKET) -- --timeout 600 $(IN_PARALLEL) $(PYTEST_ARGS)
 
 ##@ Change
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-import netket as nk
 from netket.graph import AbstractGraph
+from netket.operator import GraphOperator as NetKetsGraphOperator
+from netket.operator import Heisenberg as NetKetsHeisenberg
 
 from ferroket.operator.local_operator import LocalOperator
 
@@ -46,7 +47,7 @@ def Heisenberg(
                     f"{name} is {values!r}, but the edges of the graph have {n_colors} colours, numbered from 0: give "
                     "one for each colour"
                 )
-    return nk.operator.Heisenberg(hilbert, graph, J, sign_rule, dtype, acting_on_subspace=acting_on_subspace, cls=cls)
+    return NetKetsHeisenberg(hilbert, graph, J, sign_rule, dtype, acting_on_subspace=acting_on_subspace, cls=cls)
 
 
 def GraphOperator(
@@ -85,7 +86,7 @@ def GraphOperator(
             f"there are {len(bond_ops)} bond_ops, but no bond_ops_colors: give the colour of the edges that each acts "
             "on, or add them up"
         )
-    return nk.operator.GraphOperator(
+    return NetKetsGraphOperator(
         hilbert,
         graph,
         list(site_ops),

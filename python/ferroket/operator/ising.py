@@ -6,8 +6,8 @@ from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
-import netket as nk
 import numpy as np
+from netket.operator import IsingJax, IsingNumba
 from netket.utils.numbers import StaticZero, is_scalar
 
 from ferroket.ffi import Family, connected_elements
@@ -78,7 +78,7 @@ def _undirected(edges: Any) -> np.ndarray:
 
 
 @jax.tree_util.register_pytree_node_class
-class Ising(Accelerated, nk.operator.IsingJax):
+class Ising(Accelerated, IsingJax):
     r"""The transverse-field Ising Hamiltonian, :math:`-h\sum_i σ^x_i + J\sum_{(i,j)} σ^z_i σ^z_j`.
 
     It takes the place of :class:`netket.operator.IsingJax`: the same constructor, the same connected elements
@@ -119,7 +119,7 @@ class Ising(Accelerated, nk.operator.IsingJax):
         self._check_sectors()
 
     @classmethod
-    def from_netket(cls, operator: nk.operator.IsingJax | nk.operator.IsingNumba) -> Self:
+    def from_netket(cls, operator: IsingJax | IsingNumba) -> Self:
         """The operator that equals one of NetKet's, of the same dtype."""
         return cls(operator.hilbert, graph=operator.edges, h=operator.h, J=operator.J, dtype=operator.dtype)
 
@@ -261,8 +261,7 @@ class Ising(Accelerated, nk.operator.IsingJax):
 
     def _combine(self, other: Any, sign: int) -> Any:
         """``self + sign * other`` as an Ising, or NotImplemented if it isn't one."""
-        same_kind = type(other) in (Ising, nk.operator.IsingJax, nk.operator.IsingNumba)
-        if not same_kind:
+        if type(other) not in (Ising, IsingJax, IsingNumba):
             return NotImplemented
         if self.hilbert != other.hilbert:
             raise ValueError(
