@@ -50,16 +50,17 @@ class Case:
 
     @cached_property
     def proposals(self) -> np.ndarray:
-        """How likely each configuration is proposed at each."""
+        """How likely each configuration is proposed at each; the rest leads out of the space."""
         indices = np.asarray(self.hilbert.states_to_local_indices(self.states))
         number = {tuple(row): i for i, row in enumerate(indices)}
-        matrix = np.zeros((len(indices),) * 2)
+        matrix, total = np.zeros((len(indices),) * 2), np.zeros((len(indices), 1))
         for i, row in enumerate(indices):
             for sites, weight in self.moves(row):
                 other = row.copy()
                 other[list(sites)] = 1 - other[list(sites)]
-                matrix[i, number[tuple(other)]] += weight
-        total = matrix.sum(axis=1, keepdims=True)
+                total[i] += weight
+                if tuple(other) in number:
+                    matrix[i, number[tuple(other)]] += weight
         return np.divide(matrix, total, out=np.zeros_like(matrix), where=total > 0)
 
     def probabilities(self, model: Any, variables: Any, power: float) -> np.ndarray:
@@ -77,11 +78,11 @@ class Case:
         return there * np.minimum(1, odds)
 
 
-def _local(row: np.ndarray) -> list[tuple[tuple[int, ...], float]]:
+def local_moves(row: np.ndarray) -> list[tuple[tuple[int, ...], float]]:
     return [((site,), 1.0) for site in range(len(row))]
 
 
-def _exchange(clusters: Any, weights: Any = None) -> Callable[[np.ndarray], list[tuple[tuple[int, ...], float]]]:
+def exchange_moves(clusters: Any, weights: Any = None) -> Callable[[np.ndarray], list[tuple[tuple[int, ...], float]]]:
     def moves(row: np.ndarray) -> list[tuple[tuple[int, ...], float]]:
         of_each = zip(clusters, np.ones(len(clusters)) if weights is None else weights, strict=True)
         return [((a, b), float(weight)) for (a, b), weight in of_each if row[a] != row[b]]
@@ -89,7 +90,7 @@ def _exchange(clusters: Any, weights: Any = None) -> Callable[[np.ndarray], list
     return moves
 
 
-def _connected(operator: Any) -> Callable[[np.ndarray], list[tuple[tuple[int, ...], float]]]:
+def connected_moves(operator: Any) -> Callable[[np.ndarray], list[tuple[tuple[int, ...], float]]]:
     hilbert = operator.hilbert
     indices = np.asarray(hilbert.states_to_local_indices(hilbert.all_states()))
     number = {tuple(row): i for i, row in enumerate(indices)}
@@ -108,29 +109,31 @@ def _pairs_within(distance: int) -> list[tuple[int, int]]:
 
 
 CASES = {
-    "local": Case(SPINS, lambda s, **o: s.MetropolisLocal(SPINS, **o), _local),
-    "local, qubits": Case(QUBITS, lambda s, **o: s.MetropolisLocal(QUBITS, **o), _local),
+    "local": Case(SPINS, lambda s, **o: s.MetropolisLocal(SPINS, **o), local_moves),
+    "local, qubits": Case(QUBITS, lambda s, **o: s.MetropolisLocal(QUBITS, **o), local_moves),
     "exchange": Case(
-        SECTOR, lambda s, **o: s.MetropolisExchange(SECTOR, graph=CHAIN, **o), _exchange(_pairs_within(1))
+        SECTOR, lambda s, **o: s.MetropolisExchange(SECTOR, graph=CHAIN, **o), exchange_moves(_pairs_within(1))
     ),
     "exchange, farther": Case(
         SECTOR,
         lambda s, **o: s.MetropolisExchange(SECTOR, graph=CHAIN, d_max=2, probabilities=[1.0, 0.2], **o),
-        _exchange(_pairs_within(2), [1.0 if abs(a - b) in (1, 5) else 0.2 for a, b in _pairs_within(2)]),
+        exchange_moves(_pairs_within(2), [1.0 if abs(a - b) in (1, 5) else 0.2 for a, b in _pairs_within(2)]),
     ),
     "exchange, weighted": Case(
         SECTOR,
         lambda s, **o: s.MetropolisExchange(SECTOR, **WEIGHTED, **o),
-        _exchange(WEIGHTED["clusters"], WEIGHTED["probabilities"]),
+        exchange_moves(WEIGHTED["clusters"], WEIGHTED["probabilities"]),
     ),
     "fermions": Case(
         FERMIONS,
         lambda s, **o: s.MetropolisFermionHop(FERMIONS, graph=TRIANGLE, **o),
-        _exchange([(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5)]),
+        exchange_moves([(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5)]),
     ),
-    "Ising": Case(SPINS, lambda s, **o: s.MetropolisHamiltonian(SPINS, ISING, **o), _connected(ISING)),
-    "Heisenberg": Case(SECTOR, lambda s, **o: s.MetropolisHamiltonian(SECTOR, HEISENBERG, **o), _connected(HEISENBERG)),
-    "Pauli strings": Case(QUBITS, lambda s, **o: s.MetropolisHamiltonian(QUBITS, PAULI, **o), _connected(PAULI)),
+    "Ising": Case(SPINS, lambda s, **o: s.MetropolisHamiltonian(SPINS, ISING, **o), connected_moves(ISING)),
+    "Heisenberg": Case(
+        SECTOR, lambda s, **o: s.MetropolisHamiltonian(SECTOR, HEISENBERG, **o), connected_moves(HEISENBERG)
+    ),
+    "Pauli strings": Case(QUBITS, lambda s, **o: s.MetropolisHamiltonian(QUBITS, PAULI, **o), connected_moves(PAULI)),
 }
 
 HAS_PROBABILITIES = "probabilities" in inspect.signature(nk.sampler.MetropolisExchange).parameters

@@ -225,12 +225,10 @@ def test_what_does_not() -> None:
     (reason,) = reasons(fk.sampler.MetropolisSampler(SPINS, rule))
     assert reason.endswith("and this is MultipleRules")
     even = nk.hilbert.Spin(0.5, 6, constraint=Parity())
-    assert reasons(fk.sampler.MetropolisLocal(even)) == [
-        "the Hilbert space has a constraint that single changes of sites don't keep to"
-    ]
-    assert reasons(fk.sampler.MetropolisExchange(even, graph=CHAIN)) == [
-        "the Hilbert space has a constraint of its own, which exchanges may not keep to"
-    ]
+    own = ["the Hilbert space has a constraint of its own, which the kernels don't know"]
+    assert reasons(fk.sampler.MetropolisLocal(even)) == own
+    assert reasons(fk.sampler.MetropolisExchange(even, graph=CHAIN)) == own
+    assert reasons(fk.sampler.MetropolisHamiltonian(even, fk.operator.Ising(even, CHAIN, h=1.0))) == own
     (reason,) = reasons(nk.sampler.ExactSampler(SPINS))
     assert reason == "ExactSampler is none of the Metropolis samplers, or a subclass of one"
     (reason,) = reasons(nk.sampler.MetropolisLocal(SPINS))

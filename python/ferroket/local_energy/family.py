@@ -14,7 +14,7 @@ from ferroket.ffi.varying import align
 from ferroket.local_energy import any_network
 from ferroket.local_energy.amplitudes import Amplitudes
 from ferroket.operator.accelerated import Accelerated
-from ferroket.operator.compiled import Form, LocalStates, Tables, Terms
+from ferroket.operator.compiled import Form, LocalStates, Restricted, Tables, Terms
 
 DTYPES = tuple(np.dtype(dtype) for dtype in (np.float32, np.float64, np.complex64, np.complex128))
 """The dtypes that parameters may have."""
@@ -123,6 +123,8 @@ def _of_operator(form: Form) -> list[str]:
         return []
     if isinstance(form, Tables):
         return ["the operator acts on sites that have more than two local states"]
+    if isinstance(form, Restricted):
+        return ["the Hilbert space has a constraint of its own, which the kernels don't know"]
     return ["the operator is no sum of terms that lead from a configuration to one other each"]
 
 

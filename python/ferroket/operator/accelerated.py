@@ -14,6 +14,7 @@ from netket.utils.optional_deps import import_optional_dependency
 
 from ferroket.operator.compiled import Form, Terms
 from ferroket.operator.numbering import states_to_numbers
+from ferroket.operator.sectors import own_constraints, restricted
 from ferroket.operator.term_list import TermList
 from ferroket.operator.validation import check_coefficient, is_traced
 
@@ -39,6 +40,10 @@ class Accelerated(DiscreteJaxOperator):
     _key_: Any = None
     _is_compiled_only: bool = False
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        own_constraints(self.hilbert)  # raises the error if there is one that can't be kept
+
     # What a family gives
 
     def _compile(self) -> Form:
@@ -58,7 +63,7 @@ class Accelerated(DiscreteJaxOperator):
     @property
     def _form(self) -> Form:
         if self._form_ is None:
-            self._form_ = self._compile()
+            self._form_ = restricted(self._compile(), self.hilbert)
         return self._form_
 
     def _setup(self, force: bool = False) -> None:
@@ -103,7 +108,8 @@ class Accelerated(DiscreteJaxOperator):
         Returns:
             The connected configurations, of shape ``(..., K, N)`` and the dtype of ``x``, and their matrix elements
             ⟨x|O|x'⟩, of shape ``(..., K)`` and the dtype of the operator. Where a sample has fewer than K, the
-            sample itself and the matrix element 0 follow.
+            sample itself and the matrix element 0 follow; these also stand in the places of elements that a constraint
+            of the user's own forbids.
 
         Raises:
             ValueError: If the last dimension of ``x`` isn't N, if its dtype can't hold the local states, or if the
@@ -178,7 +184,7 @@ class Accelerated(DiscreteJaxOperator):
             The arrays ``xp, mels, sample, cursor``, which are the connected configurations, ``(C, N)``, their matrix
             elements, ``(C,)``, the number of the sample of each, int32 ``(C,)``, and where to go on, int32 ``(2,)``.
             Rows that aren't used have the sample Ns and the matrix element 0. All elements are out if and only if
-            ``cursor[0]`` is Ns.
+            ``cursor[0]`` is Ns; where a constraint of the user's own leaves some out, rows may be unused before that.
 
         Raises:
             ValueError: If ``x`` hasn't two dimensions or is sharded, and as :meth:`get_conn_padded`.

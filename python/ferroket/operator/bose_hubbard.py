@@ -15,6 +15,7 @@ from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.compiled import Form, local_states
 from ferroket.operator.local_operator import LocalOperator
 from ferroket.operator.matrices import Entries, LocalTerms, most_elements, tables
+from ferroket.operator.sectors import restricted
 from ferroket.operator.term_list import TermList
 from ferroket.operator.validation import check_coefficient, is_traced, lattice_edges
 
@@ -269,7 +270,7 @@ def _structure(hilbert: Any, edges: np.ndarray) -> tuple[Form, Any]:
     local: LocalTerms = [((i,), site) for i in range(hilbert.size)] + [(tuple(e), edge) for e in edges.tolist()]
     sites = local_states(hilbert)
     most = most_elements(hilbert, local, sites.sizes_of_sites)
-    form = tables(sites, local, diagonal=True, most=most, dtype=np.float64)
+    form = restricted(tables(sites, local, diagonal=True, most=most, dtype=np.float64), hilbert)
     basis = np.zeros((site.values.size + (edge.values.size if len(edges) else 0), len(_COEFFICIENTS)))
     for entries, parts, first in ((site, on_site, 0), (edge, on_edge, site.values.size)):
         if not first or len(edges):

@@ -9,6 +9,7 @@ import numpy as np
 from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.compiled import site_bits
 from ferroket.operator.ising import Ising
+from ferroket.operator.sectors import own_constraints
 from ferroket.operator.term_list import TermList, as_dtype, equal_rows, popcount, sites_of
 from ferroket.operator.term_sum import TermSum
 from ferroket.operator.validation import has_two_states
@@ -44,7 +45,11 @@ def add(a: Any, b: Any) -> Any:
 
 
 def multiply(a: Any, b: Any) -> Any:
-    """The product of two operators on the same space, of different families."""
+    """The product of two operators on the same space, of different families.
+
+    Raises:
+        TypeError: If it isn't one operator, in a space with a constraint of the user's own.
+    """
     local = as_local(a), as_local(b)
     if all(part is not None for part in local):
         return local[0] @ local[1]
@@ -52,7 +57,12 @@ def multiply(a: Any, b: Any) -> Any:
     if terms[0] is not None and terms[1] is not None:
         try:
             product = (terms[0] @ terms[1]).merged()
-        except MemoryError:
+        except MemoryError as error:
+            if own_constraints(a.hilbert):
+                raise TypeError(
+                    f"the product has too many terms for one operator on {a.hilbert!r}, and is another one if each "
+                    "factor keeps to the constraint: take nk.operator.ProductOperator if that is what you want"
+                ) from error
             return nk.operator.ProductOperator(a, b)
         return TermSum(a.hilbert, product, jnp.promote_types(a.dtype, b.dtype))
     return nk.operator.ProductOperator(a, b)

@@ -23,6 +23,7 @@ from ferroket.operator.ising import Ising
 from ferroket.operator.local_operator import LocalOperator
 from ferroket.operator.pauli_strings import PauliStrings
 from ferroket.operator.permutation import PermutationOperator, PermutationOperatorFermion, SpinFlipOperator
+from ferroket.operator.sectors import own_constraints
 from ferroket.operator.term_sum import TermSum
 from ferroket.operator.validation import has_two_states
 
@@ -135,7 +136,9 @@ def _adjoint(operator: Any) -> Any:
 
 def _squared(operator: Any) -> Any:
     part = accelerate(operator.parent)
-    return part.H @ part if isinstance(part, Accelerated) else nk.operator.Squared(part)
+    # Where O is restricted to the space, P O P is what NetKet squares, and not O.
+    merges = isinstance(part, Accelerated) and not own_constraints(part.hilbert)
+    return part.H @ part if merges else nk.operator.Squared(part)
 
 
 # By exact type: a subclass may have changed the operator, and must not be replaced behind its author's back.

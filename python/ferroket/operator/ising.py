@@ -14,7 +14,7 @@ from ferroket.ffi import Family, connected_elements
 from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.compiled import Form, Terms, local_states, site_bits
 from ferroket.operator.local_operator import LocalOperator
-from ferroket.operator.sectors import leaving, sectors
+from ferroket.operator.sectors import leaving, own_constraints, restricted, sectors
 from ferroket.operator.term_list import TermList
 from ferroket.operator.validation import check_coefficient, check_samples, is_traced, lattice_edges, two_local_states
 
@@ -153,7 +153,7 @@ class Ising(Accelerated, IsingJax):
     def _form(self) -> Form:
         """The operator as non-branching terms, with its coefficients as they are, traced or not."""
         if self._form_ is None:
-            form = self._compile()
+            form = restricted(self._compile(), self.hilbert)
             if is_traced(*jax.tree.leaves(form)):
                 return form
             self._form_ = form
@@ -208,6 +208,8 @@ class Ising(Accelerated, IsingJax):
                 site and value. JAX raises it when the result is used. On other platforms than CPUs the matrix
                 elements of that sample are NaN instead.
         """
+        if own_constraints(self.hilbert):
+            return super().get_conn_padded(x)
         xp, mels = _elements(self, x, states=True)
         return xp, mels
 

@@ -16,6 +16,7 @@ from ferroket.ffi import metropolis_chains
 from ferroket.local_energy.devices import on_each_device
 from ferroket.local_energy.family import Family, local_states, of_model
 from ferroket.operator import compiled
+from ferroket.sampler.confined import confined
 from ferroket.sampler.rules import KernelRule, kernel_rule
 
 _STATES = 2
@@ -62,13 +63,15 @@ def sample_chain(
 ) -> tuple[Any, MetropolisSamplerState]:
     """As ``_sample_chain`` of NetKet's sampler: in Rust if there are chains for it, and else by NetKet's own method.
 
+    That is `netkets`, which takes the sampler first.
+
     Raises:
         ValueError: The state is that of another number of chains, or of another Hilbert space.
         jax.errors.JaxRuntimeError: It holds something else than local states.
     """
     found = plan(sampler, machine, parameters) if chain_length > 0 else []
     if isinstance(found, list):
-        return netkets(machine, parameters, state, chain_length, return_log_probabilities)
+        return netkets(confined(sampler), machine, parameters, state, chain_length, return_log_probabilities)
     expected = (sampler.n_batches, sampler.hilbert.size)
     if state.σ.shape != expected:
         raise ValueError(
@@ -84,7 +87,7 @@ def sample_next(
 ) -> tuple[MetropolisSamplerState, Any]:
     """As ``_sample_next`` of NetKet's sampler, alike."""
     if isinstance(plan(sampler, machine, parameters), list):
-        return netkets(machine, parameters, state)
+        return netkets(confined(sampler), machine, parameters, state)
     samples, state = sample_chain(netkets, sampler, machine, parameters, state, 1)
     return state, (samples[:, 0], state.log_prob)
 

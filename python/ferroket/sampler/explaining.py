@@ -5,6 +5,7 @@ from typing import Any
 
 from netket.vqs import MCState
 
+from ferroket.operator.sectors import sectors
 from ferroket.sampler import chains, routing
 from ferroket.sampler.metropolis import MetropolisSampler
 
@@ -45,6 +46,9 @@ def explain(vstate: Any) -> Explanation:
         return Explanation("NetKet", reasons=[f"{name} is none of the Metropolis samplers, or a subclass of one"])
     found = chains.plan(sampler, vstate._sampler_model, vstate._sampler_variables)
     if isinstance(found, list):
+        if chains.is_netkets(sampler) and not routing.is_enabled() and not sectors(sampler.hilbert)[1]:
+            mend = "call fk.enable(), or take the one of fk.sampler"
+            found = [*found, f"the sampler is NetKet's, whose moves may lead out of the Hilbert space: {mend}"]
         return Explanation("NetKet", reasons=found)
     if chains.is_netkets(sampler) and not routing.is_enabled():
         reason = "the sampler is NetKet's: call fk.enable(), or take the one of fk.sampler"

@@ -10,6 +10,7 @@ from netket.sampler.rules import FermionHopRule, LocalRule
 
 from ferroket.operator import accelerate
 from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.sectors import own_constraints
 from ferroket.sampler import chains
 from ferroket.sampler.rules import leaves_constraint
 
@@ -28,7 +29,7 @@ class MetropolisSampler(nk.sampler.MetropolisSampler):
             ``reset_chains``, ``chunk_size``, ``machine_pow``, ``dtype``.
 
     Raises:
-        TypeError: The rule is none of NetKet's.
+        TypeError: The rule is none of NetKet's; the Hilbert space has a constraint that JAX can't trace.
         ValueError: ``sweep_size`` isn't positive; a site of a cluster doesn't exist; the rule leads out of the
             constraint of the Hilbert space; and whatever NetKet raises.
     """
@@ -42,6 +43,7 @@ class MetropolisSampler(nk.sampler.MetropolisSampler):
         clusters = getattr(rule, "clusters", None)
         if clusters is not None and not isinstance(clusters, jax.core.Tracer):
             _check_clusters(np.asarray(clusters), hilbert.size)
+        own_constraints(hilbert)  # raises the error if there is one that can't be kept
         reason = leaves_constraint(rule, hilbert)
         if reason is not None:
             raise ValueError(reason)
@@ -54,20 +56,25 @@ class MetropolisSampler(nk.sampler.MetropolisSampler):
         chain_length: int,
         return_log_probabilities: bool = False,
     ) -> tuple[Any, MetropolisSamplerState]:
-        netkets = super()._sample_chain
+        def netkets(sampler: Any, *args: Any) -> Any:
+            return super()._sample_chain(*args)
+
         return chains.sample_chain(netkets, self, machine, parameters, state, chain_length, return_log_probabilities)
 
     def _sample_next(
         self, machine: Any, parameters: Any, state: MetropolisSamplerState
     ) -> tuple[MetropolisSamplerState, Any]:
-        return chains.sample_next(super()._sample_next, self, machine, parameters, state)
+        def netkets(sampler: Any, *args: Any) -> Any:
+            return super()._sample_next(*args)
+
+        return chains.sample_next(netkets, self, machine, parameters, state)
 
 
 def MetropolisLocal(hilbert: Any, **kwargs: Any) -> MetropolisSampler:
     """Flips one site: as :func:`netket.sampler.MetropolisLocal`, in Rust where possible.
 
     Args:
-        hilbert: The Hilbert space to sample, without a constraint.
+        hilbert: The Hilbert space to sample, without a fixed sum of its sites.
         kwargs: Those of :class:`MetropolisSampler`.
     """
     return MetropolisSampler(hilbert, LocalRule(), **kwargs)

@@ -14,7 +14,7 @@ def enable() -> None:
     """Has NetKet's Metropolis samplers run the chains in Rust that those of :mod:`ferroket.sampler` run.
 
     Those for which there are no such chains, and subclasses of :class:`netket.sampler.MetropolisSampler`, sample as
-    before.
+    before; but in Hilbert spaces with a constraint of the user's own NetKet's samplers reject moves that lead out.
     """
     nk.sampler.MetropolisSampler._sample_chain = _sample_chain
     nk.sampler.MetropolisSampler._sample_next = _sample_next
@@ -32,10 +32,10 @@ def is_enabled() -> bool:
 
 
 def _sample_chain(self: Any, *args: Any, **kwargs: Any) -> Any:
-    netkets = _NETKETS["_sample_chain"].__get__(self)
-    return chains.sample_chain(netkets, self, *args, **kwargs) if is_netkets(self) else netkets(*args, **kwargs)
+    netkets = _NETKETS["_sample_chain"]
+    return chains.sample_chain(netkets, self, *args, **kwargs) if is_netkets(self) else netkets(self, *args, **kwargs)
 
 
 def _sample_next(self: Any, *args: Any, **kwargs: Any) -> Any:
-    netkets = _NETKETS["_sample_next"].__get__(self)
-    return chains.sample_next(netkets, self, *args, **kwargs) if is_netkets(self) else netkets(*args, **kwargs)
+    netkets = _NETKETS["_sample_next"]
+    return chains.sample_next(netkets, self, *args, **kwargs) if is_netkets(self) else netkets(self, *args, **kwargs)

@@ -38,6 +38,8 @@ def kernel_rule(rule: Any, hilbert: Any) -> KernelRule | str:
 
     Only what keeps to the constraints of the Hilbert space is taken.
     """
+    if not sectors(hilbert)[1]:
+        return "the Hilbert space has a constraint of its own, which the kernels don't know"
     if type(rule) is LocalRule:
         return _constrained(hilbert) or KernelRule("local")
     if type(rule) in (ExchangeRule, FermionHopRule):
@@ -86,16 +88,14 @@ def leaves_constraint(rule: Any, hilbert: Any) -> str | None:
 
 
 def _constrained(hilbert: Any) -> str | None:
-    conserved, complete = sectors(hilbert)
-    if conserved or not complete:
+    conserved, _ = sectors(hilbert)
+    if conserved:
         return "the Hilbert space has a constraint that single changes of sites don't keep to"
     return None
 
 
 def _not_conserved(clusters: Any, hilbert: Any) -> str | None:
-    conserved, complete = sectors(hilbert)
-    if not complete:
-        return "the Hilbert space has a constraint of its own, which exchanges may not keep to"
+    conserved, _ = sectors(hilbert)
     if all(len(sector.sites) == hilbert.size for sector in conserved):
         return None
     if isinstance(clusters, jax.core.Tracer):

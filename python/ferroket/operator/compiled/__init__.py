@@ -1,8 +1,23 @@
-"""The two forms that operators are compiled to: non-branching terms, and tables of local matrices."""
+"""The two forms that operators are compiled to: non-branching terms, and tables of local matrices.
+
+Where a Hilbert space has a constraint that the kernels don't know, either is restricted to it.
+"""
 
 from ferroket.operator.compiled.form import Form
 from ferroket.operator.compiled.local_states import LocalStates, local_states
+from ferroket.operator.compiled.restricted import Constraint, Constraints, Restricted, allowed
 from ferroket.operator.compiled.tables import Tables
 from ferroket.operator.compiled.terms import Terms, site_bits
 
-__all__ = ["Form", "LocalStates", "Tables", "Terms", "local_states", "site_bits"]
+__all__ = [
+    "Constraint",
+    "Constraints",
+    "Form",
+    "LocalStates",
+    "Restricted",
+    "Tables",
+    "Terms",
+    "allowed",
+    "local_states",
+    "site_bits",
+]
