@@ -75,7 +75,7 @@ class Mpi:
 
 @final
 class Beacon:
-    """What this rank shows to the others of its node: whether it runs, or has ended as it should."""
+    """What this rank says to the others of its node: why it ends, or that it ends as it should."""
 
     def __new__(cls, /) -> Beacon: ...
     @property
@@ -127,8 +127,35 @@ def set_yielding(yielding: bool) -> None:
 def announce_crashes(who: str) -> None:
     """From now on a crash of this process is announced on stderr as one of ``who``."""
 
-def watch_ranks(ranks: list[tuple[str, tuple[int, int]]]) -> None:
-    """Watches ranks of this node (name, address of the beacon) until all have ended: says so if one is killed."""
+@final
+class Found:
+    """Ranks of this node as one of them has found them, in open file descriptors."""
+
+    @property
+    def events(self) -> int:
+        """What happens to them, in its order."""
+    @property
+    def ranks(self) -> list[tuple[str, int, int, int]]:
+        """The name of each, its process, and the file descriptors of that and of its beacon."""
+    @property
+    def oom_kills(self) -> int | None:
+        """What ``oom_kills`` returned then."""
+
+def find_ranks(ranks: list[tuple[str, tuple[int, int]]]) -> Found:
+    """Finds ranks of this node (name, address of the beacon), for ``watch_ranks``; leaves out those that it can't see.
+
+    Raises:
+        OSError: no file descriptor is left.
+    """
+
+def watch_ranks(events: int, ranks: list[tuple[str, int, int, int]], oom_kills: int | None) -> None:
+    """Watches ranks that were found until all have ended: says so if one is killed. Takes the descriptors over."""
+
+def oom_kills() -> int | None:
+    """How many processes of this node the kernel has killed for lack of memory, where it tells."""
+
+def who_killed(before: int | None) -> str:
+    """Who killed a process by SIGKILL, as far as can be told, if ``oom_kills()`` was ``before`` some time ago."""
 
 def launcher_console() -> Path | None:
     """The stderr of the mpirun that started this process, if it runs on this node and can be opened."""

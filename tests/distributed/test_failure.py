@@ -1,13 +1,16 @@
 """One rank fails: the job ends soon, with a code, one message with rank, host and cause, and nothing left behind."""
 
+import os
 import re
 import socket
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from mpi import PREFIXES, START, SUM, Finished, run_ranks
+from mpi import FULL, PREFIXES, START, SUM, Finished, run_ranks
 
 pytestmark = pytest.mark.mpi
 
@@ -87,6 +90,105 @@ def _check(way: str, others: str, folder: Path, mpi: str) -> None:
         assert '/run.py", line' in job.stderr, text
     for trace in ("*** Begin stack trace", "stack_trace", "@     0x"):  # what XLA's C++ would print
         assert trace not in text
+
+
+# The watcher sleeps while the last rank is killed, and then the launcher kills the others.
+LATE = (
+    START
+    + SUM
+    + """
+import os, signal, subprocess, time
+from ferroket.distributed import failure
+if rank == 0:
+    time.sleep(1)  # it has started
+    watcher = failure._watcher.pid
+    os.kill(watcher, signal.SIGSTOP)
+    wakes = ["sh", "-c", f"sleep 1; kill -CONT {watcher}"]
+    subprocess.Popen(wakes, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+fk.distributed.barrier()
+if rank == n - 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+while True:
+    total(x).block_until_ready()
+"""
+)
+# The watcher takes a second to start, and meanwhile the last rank is killed.
+EARLY = """
+import os, signal, sys, time
+sys.executable = sys.argv[1]
+from ferroket.distributed import startup
+
+bind = startup._bind
+def kill_one(reports, rank, mode):
+    if rank == len(reports) - 1:
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return bind(reports, rank, mode)
+startup._bind = kill_one
+startup.initialize()
+"""
+
+
+@pytest.mark.parametrize("mpi", [mpi for mpi in PREFIXES if FULL or mpi != "impi-rt"])
+@pytest.mark.parametrize("script", [LATE, EARLY], ids=["late", "early"])
+def test_the_rank_that_is_killed_is_named_however_late_the_watcher_is(script: str, mpi: str, tmp_path: Path) -> None:
+    file = tmp_path / "run.py"
+    file.write_text(script)
+    slow = tmp_path / "python"
+    slow.write_text(f'#!/bin/sh\nsleep 1\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o755)
+    job = run_ranks(file, 3, str(slow), mpi=mpi)
+    assert job.returncode != 0
+    ours = [line for line in job.stderr.splitlines() if line.startswith("ferroket: ")]
+    assert len(ours) == 1, job.stderr
+    assert ours[0].startswith(f"ferroket: rank 2 of 3 on {HOST}"), job.stderr
+    assert "killed (SIGKILL)" in ours[0], job.stderr
+
+
+@pytest.fixture
+def little_memory() -> Iterator[Path]:
+    """The list of the processes of a control group with 1500 MiB."""
+    first, second = Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")
+    group, limit = (second, "memory.limit_in_bytes") if second.is_dir() else (first, "memory.max")
+    group /= f"ferroket-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made: {error}")
+    try:
+        try:
+            (group / limit).write_text(str(1500 << 20))
+            for swap in ("memory.swap.max", "memory.swappiness"):
+                if (group / swap).exists():
+                    (group / swap).write_text("0")
+        except OSError as error:
+            pytest.skip(f"the memory of a control group can't be limited: {error}")
+        yield group / "cgroup.procs"
+    finally:
+        deadline = time.monotonic() + 5
+        while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        group.rmdir()
+
+
+@pytest.mark.parametrize("mpi", [mpi for mpi in PREFIXES if FULL or mpi != "impi-rt"])
+def test_a_rank_that_the_kernel_kills_for_lack_of_memory(mpi: str, little_memory: Path, tmp_path: Path) -> None:
+    script = tmp_path / "run.py"
+    script.write_text(f"""
+import os
+open({str(little_memory)!r}, "w").write(str(os.getpid()))
+{START}
+kept = []
+while True:
+    if info.rank == 1:
+        kept.append(b"x" * (8 << 20))
+""")
+    job = run_ranks(script, 2, mpi=mpi)
+    assert job.returncode != 0
+    ours = [line for line in job.stderr.splitlines() if line.startswith("ferroket: ")]
+    assert len(ours) == 1, job.stderr
+    assert ours[0].startswith(TOLD.format(2)), job.stderr
+    assert "killed (SIGKILL), probably by the kernel for lack of memory: it has killed " in ours[0], job.stderr
 
 
 def test_a_text_is_printed_as_python_prints_it(tmp_path: Path) -> None:

@@ -284,7 +284,32 @@ def test_a_killed_rank_ends_all(kind: str, tmp_path: Path) -> None:
     with launched(tmp_path, PSUM + WORK_FOR_EVER, "-n", "2", "--label", kind=kind) as job:
         job.read(r"of 2: 1", 2)
         os.kill(job.ranks()[-1], signal.SIGKILL)
-        assert job.end(5).returncode == 137
+        end = job.end(5)
+        assert end.returncode == 137
+        # Over gloo the other rank says that the first has left it, and may be the only one to say anything.
+        message = "ferroket: rank " if kind == "gloo" else "killed (SIGKILL), "
+        assert message in end.stderr, end.stderr
+        assert "ferroket launch:" not in end.stderr
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rank_that_is_killed_while_nobody_watches(kind: str, tmp_path: Path) -> None:
+    script = """
+import os, signal, time
+import ferroket as fk
+from ferroket.distributed import failure
+info = fk.initialize()
+if info.rank == 0:
+    os.kill(failure._watcher.pid, signal.SIGKILL)
+fk.distributed.barrier()
+if info.rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(60)
+"""
+    job = launch(tmp_path, script, "-n", "2", "--label", kind=kind)
+    assert job.returncode == 137
+    assert job.stderr.count("ferroket launch: a rank was killed (SIGKILL), ") == 1, job.stderr
 
 
 @pytest.mark.mpi

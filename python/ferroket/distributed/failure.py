@@ -68,8 +68,12 @@ def watch(ranks: list[tuple[str, tuple[int, int]]]) -> None:
     global _watcher  # noqa: PLW0603 - kept, so that it isn't taken for one that nobody waits for
     if not ranks:
         return
-    program = f"from ferroket import _lib; _lib.watch_ranks({ranks!r})"
+    found = _lib.find_ranks(ranks)
+    descriptors = [found.events, *(descriptor for _, _, *both in found.ranks for descriptor in both)]
+    program = f"from ferroket import _lib; _lib.watch_ranks({found.events}, {found.ranks!r}, {found.oom_kills})"
     with contextlib.ExitStack() as stack:
+        for descriptor in descriptors:
+            stack.callback(os.close, descriptor)
         # A launcher that cleans up forwards no more, so the message goes past it, where that is possible.
         stderr = None
         if console := _lib.launcher_console():
@@ -80,6 +84,7 @@ def watch(ranks: list[tuple[str, tuple[int, int]]]) -> None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
+            pass_fds=descriptors,
             start_new_session=True,  # a launcher ends the process groups that it knows
         )
 

@@ -32,5 +32,5 @@ mod _lib {
         is_trampoline_attached, launcher_console, mpi_calls, set_yielding, unannounced_groups,
     };
     #[pymodule_export]
-    use super::peers::{Beacon, watch_ranks};
+    use super::peers::{Beacon, Found, find_ranks, oom_kills, watch_ranks, who_killed};
 }

@@ -1,31 +1,31 @@
 //! The ranks of a node are watched: one that is killed can't say so itself, and a launcher that says it names a process,
 //! not a rank.
 //!
-//! Each rank has a *beacon*, a page of memory that shows its [`State`]. A process of its own on each node, which the
-//! launcher doesn't know and so doesn't kill, maps the beacons and sleeps until a rank ends ([`watch_ranks`]).
+//! Each rank has a *beacon*, a pipe into which it writes its [`State`]. A process of its own on each node, which the
+//! launcher doesn't know and so doesn't kill, holds the other ends and sleeps until something comes ([`watch_ranks`]). All
+//! that happens is queued in its order from the time on at which the ranks were found ([`find_ranks`]), so it may be late, as
+//! on a node without memory: by then the launcher has killed the other ranks, too.
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
-/// What a rank's beacon shows to the others.
+/// What a rank's beacon says to the others. A rank that has said nothing runs: if it ends now, it was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum State {
-    /// It runs: if it ends now, it was killed.
-    Running = 0,
     /// It has said itself why it ends.
     Told = 1,
     /// It has done its work, as all have.
     Finished = 2,
 }
 
-/// Changes what this rank's beacon shows, if it has one and this is its process, not a fork. Async-signal-safe.
+/// Changes what this rank's beacon says, if it has one and this is its process, not a fork. Async-signal-safe.
 /// Returns whether it did.
 pub(crate) fn mark(state: State) -> bool {
     imp::mark(state)
 }
 
-/// This rank's beacon: how the others of the node find it, and what it shows.
+/// This rank's beacon: how the others of the node find it, and what it says.
 #[pyclass(frozen, module = "ferroket._lib")]
 #[derive(Debug)]
 pub(crate) struct Beacon {
@@ -55,98 +55,194 @@ impl Beacon {
     }
 }
 
-/// Watches the ranks of this node until they have all ended. If one ends before its work is done and without a word of
-/// its own, says so on stderr; if the launcher doesn't end the others then, does it.
-///
-/// `ranks` are how messages name each, and its beacon's address.
+/// Ranks as one of them has found them, in file descriptors that [`watch_ranks`] takes over.
+#[pyclass(frozen, get_all, module = "ferroket._lib")]
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// What happens to them, in its order.
+    events: i32,
+    /// By rank: how messages name it, its process, the file descriptors of that and of its beacon.
+    ranks: Vec<(String, i32, i32, i32)>,
+    /// As [`oom_kills`] was.
+    oom_kills: Option<u64>,
+}
+
+/// Finds ranks of this node by what messages call each, and its beacon's address. Those that can't be found (in another
+/// container, say) can't be watched either.
 #[pyfunction]
-pub(crate) fn watch_ranks(py: Python<'_>, ranks: Vec<(String, (i32, i32))>) {
-    py.detach(|| imp::watch(ranks));
+pub(crate) fn find_ranks(ranks: Vec<(String, (i32, i32))>) -> PyResult<Found> {
+    let found = imp::find(ranks).map_err(|error| PyOSError::new_err(error.to_string()))?;
+    Ok(Found { events: found.0, ranks: found.1, oom_kills: oom_kills() })
+}
+
+/// Watches ranks of this node until they have all ended. If one ends before its work is done and without a word of its
+/// own, says so on stderr; if the launcher doesn't end the others then, does it. The arguments are those of [`Found`].
+#[pyfunction]
+#[pyo3(signature = (events, ranks, oom_kills))]
+pub(crate) fn watch_ranks(py: Python<'_>, events: i32, ranks: Vec<(String, i32, i32, i32)>, oom_kills: Option<u64>) {
+    py.detach(|| imp::watch(events, ranks, oom_kills));
+}
+
+/// How many processes of this node the kernel has killed for lack of memory, where it tells.
+#[pyfunction]
+pub(crate) fn oom_kills() -> Option<u64> {
+    let counters = std::fs::read_to_string("/proc/vmstat").ok()?;
+    counters.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
+}
+
+/// Who killed a process by SIGKILL, as far as can be told, if [`oom_kills`] was `before` some time ago.
+#[pyfunction]
+#[pyo3(signature = (before))]
+pub(crate) fn who_killed(before: Option<u64>) -> String {
+    match before.and_then(|before| oom_kills()?.checked_sub(before)) {
+        Some(0) => "by a person, a job system or a program that guards the memory, but not by the kernel".into(),
+        Some(killed) => format!(
+            "probably by the kernel for lack of memory: it has killed {killed} process{} of this node since the job began",
+            if killed == 1 { "" } else { "es" }
+        ),
+        None => "by the kernel for lack of memory or by a person or a job system".into(),
+    }
 }
 
 #[cfg(target_os = "linux")]
 mod imp {
     use std::ffi::c_int;
     use std::fs::{File, OpenOptions};
-    use std::io::{self, Write};
-    use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
-    use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, Ordering};
+    use std::io::{self, Read, Write};
+    use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::sync::atomic::{AtomicI32, Ordering};
     use std::time::{Duration, Instant};
 
-    use super::State;
+    use super::{State, who_killed};
     use crate::crash::CRASHES;
 
-    const PAGE: usize = 4096;
     /// How long a launcher may take to end the other ranks of a job that has lost one.
     const LAUNCHERS_TURN: Duration = Duration::from_secs(3);
+    /// Milliseconds from the end of a process's beacon to its own.
+    const DYING: c_int = 1000;
 
-    /// The state that this rank shows.
-    static OWN: AtomicPtr<AtomicU8> = AtomicPtr::new(std::ptr::null_mut());
-    /// The process that it is the state of; a fork shares the page.
+    /// The end of the pipe that this rank writes to.
+    static OWN: AtomicI32 = AtomicI32::new(-1);
+    /// The process whose pipe it is; a fork shares it.
     static PROCESS: AtomicI32 = AtomicI32::new(0);
 
     pub(super) fn mark(state: State) -> bool {
         let own = OWN.load(Ordering::Acquire);
         // SAFETY: getpid has no preconditions.
-        let is_rank = !own.is_null() && unsafe { libc::getpid() } == PROCESS.load(Ordering::Acquire);
+        let is_rank = own >= 0 && unsafe { libc::getpid() } == PROCESS.load(Ordering::Acquire);
         if is_rank {
-            // SAFETY: the page is mapped as long as the process lives.
-            unsafe { &*own }.store(state as u8, Ordering::Release);
+            // SAFETY: one byte is read from a live variable. The pipe has room for more states than there are, and this
+            // process has its other end open as well.
+            unsafe { libc::write(own, (&raw const state).cast(), 1) };
         }
         is_rank
     }
 
-    /// A page of a file, shared with whoever maps it too, as long as the process lives.
-    fn map(file: &impl AsRawFd) -> io::Result<&'static AtomicU8> {
-        let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a new mapping anywhere; the file has this length.
-        let page = unsafe { libc::mmap(std::ptr::null_mut(), PAGE, access, shared, file.as_raw_fd(), 0) };
-        if page == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the page is mapped for ever, and only ever used as this atomic.
-        Ok(unsafe { &*page.cast::<AtomicU8>() })
+    fn checked(code: c_int) -> io::Result<c_int> {
+        if code < 0 { Err(io::Error::last_os_error()) } else { Ok(code) }
     }
 
     pub(super) fn light() -> io::Result<Option<(i32, i32)>> {
-        // SAFETY: the name is a C string; the new descriptor is ours alone.
-        let memory = unsafe { libc::memfd_create(c"ferroket".as_ptr(), libc::MFD_CLOEXEC) };
-        if memory < 0 {
-            return Err(io::Error::last_os_error());
+        let mut ends = [0; 2];
+        // SAFETY: there is room for two descriptors, which are ours alone. They stay open as long as the process lives: the
+        // others open the first by its number.
+        checked(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) })?;
+        let process = std::process::id().cast_signed();
+        PROCESS.store(process, Ordering::Release);
+        OWN.store(ends[1], Ordering::Release);
+        Ok(Some((process, ends[0])))
+    }
+
+    type Descriptors = Vec<(String, i32, RawFd, RawFd)>;
+
+    pub(super) fn find(ranks: Vec<(String, (i32, i32))>) -> io::Result<(RawFd, Descriptors)> {
+        // SAFETY: the call has no preconditions; the new descriptor is ours alone.
+        let events = unsafe { OwnedFd::from_raw_fd(checked(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) };
+        let mut found = Vec::new();
+        for (name, address) in ranks {
+            if let Ok((process, beacon)) = open(address) {
+                let number = found.len() as u64;
+                add(&events, &process, Event::End(number))?;
+                add(&events, &beacon, Event::Beacon(number))?;
+                found.push((name, address.0, process.into_raw_fd(), beacon.into_raw_fd()));
+            }
         }
-        // SAFETY: as said.
-        let memory = unsafe { File::from_raw_fd(memory) };
-        memory.set_len(PAGE as u64)?;
-        let page = map(&memory)?;
-        OWN.store(std::ptr::from_ref(page).cast_mut(), Ordering::Release);
-        PROCESS.store(std::process::id().cast_signed(), Ordering::Release);
-        mark(State::Running);
-        // It stays open as long as the process lives: the others open it by its number.
-        Ok(Some((std::process::id().cast_signed(), memory.into_raw_fd())))
+        Ok((events.into_raw_fd(), found))
+    }
+
+    /// The process of a rank, as `pidfd_open` gives it, and its beacon.
+    fn open((pid, beacon): (i32, i32)) -> io::Result<(OwnedFd, OwnedFd)> {
+        // SAFETY: the arguments are those of the system call; the new descriptor, a C int, is ours alone.
+        let process = unsafe { OwnedFd::from_raw_fd(checked(libc::syscall(libc::SYS_pidfd_open, pid, 0) as c_int)?) };
+        let path = format!("/proc/{pid}/fd/{beacon}");
+        let beacon = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        Ok((process, beacon.into()))
+    }
+
+    /// What happens to the rank of this number.
+    #[derive(Clone, Copy)]
+    enum Event {
+        /// Its process has ended.
+        End(u64),
+        /// Its beacon says something, or was closed.
+        Beacon(u64),
+    }
+
+    fn add(events: &OwnedFd, source: &OwnedFd, event: Event) -> io::Result<()> {
+        let (once, number) = match event {
+            Event::End(rank) => (libc::EPOLLONESHOT, 2 * rank),
+            Event::Beacon(rank) => (0, 2 * rank + 1),
+        };
+        let mut entry = libc::epoll_event { events: (libc::EPOLLIN | once) as u32, u64: number };
+        // SAFETY: both descriptors are open, and the entry is valid for reading.
+        let code =
+            unsafe { libc::epoll_ctl(events.as_raw_fd(), libc::EPOLL_CTL_ADD, source.as_raw_fd(), &raw mut entry) };
+        checked(code).map(|_| ())
+    }
+
+    /// The next event; None if there is none for so many milliseconds (-1: for ever).
+    fn next(events: &OwnedFd, patience: c_int) -> Option<Event> {
+        loop {
+            let mut entry = libc::epoll_event { events: 0, u64: 0 };
+            // SAFETY: there is room for one event: they come in their order.
+            let count = unsafe { libc::epoll_wait(events.as_raw_fd(), &raw mut entry, 1, patience) };
+            if count >= 0 {
+                let (rank, is_beacon) = (entry.u64 / 2, entry.u64 % 2 == 1);
+                return (count > 0).then_some(if is_beacon { Event::Beacon(rank) } else { Event::End(rank) });
+            }
+        }
     }
 
     struct Rank {
         name: String,
         pid: i32,
         process: OwnedFd,
-        shown: &'static AtomicU8,
+        beacon: Option<File>,
+        is_finished: bool,
+        is_lost: bool,
     }
 
     impl Rank {
-        fn find(name: String, (pid, memory): (i32, i32)) -> io::Result<Self> {
-            // SAFETY: the arguments are those of the system call; the new descriptor is ours alone.
-            let process = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-            if process < 0 {
-                return Err(io::Error::last_os_error());
+        /// What its beacon says now, if anything. One that was closed is put out.
+        fn says(&mut self) -> Option<State> {
+            let mut byte = [0];
+            match self.beacon.as_mut()?.read(&mut byte) {
+                Ok(1) if byte[0] == State::Finished as u8 => Some(State::Finished),
+                Ok(1) => Some(State::Told),
+                Ok(_) => {
+                    self.beacon = None;
+                    None
+                }
+                Err(_) => None,
             }
-            // SAFETY: as said; descriptors are C ints.
-            let process = unsafe { OwnedFd::from_raw_fd(process as c_int) };
-            let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{memory}"))?;
-            Ok(Self { name, pid, process, shown: map(&file)? })
         }
 
-        fn shows(&self, state: State) -> bool {
-            self.shown.load(Ordering::Acquire) == state as u8
+        /// Whether its process ends within so many milliseconds.
+        fn ends_within(&self, patience: c_int) -> bool {
+            let mut end = libc::pollfd { fd: self.process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: the entry is valid, and the only one.
+            unsafe { libc::poll(&raw mut end, 1, patience) > 0 }
         }
 
         /// How it ended. Its parent may have taken the answer away already.
@@ -171,53 +267,73 @@ mod imp {
         }
     }
 
-    pub(super) fn watch(ranks: Vec<(String, (i32, i32))>) {
-        // A rank that can't be found (in another container, say) can't be watched either.
-        let ranks: Vec<Rank> = ranks.into_iter().filter_map(|(name, address)| Rank::find(name, address).ok()).collect();
-        let mut ends: Vec<libc::pollfd> = ranks
-            .iter()
-            .map(|rank| libc::pollfd { fd: rank.process.as_raw_fd(), events: libc::POLLIN, revents: 0 })
-            .collect();
+    pub(super) fn watch(events: RawFd, ranks: Descriptors, oom_kills: Option<u64>) {
+        // SAFETY: the caller hands open descriptors over.
+        let owned = |descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) };
+        let events = owned(events);
+        let start = |(name, pid, process, beacon)| Rank {
+            name,
+            pid,
+            process: owned(process),
+            beacon: Some(owned(beacon).into()),
+            is_finished: false,
+            is_lost: false,
+        };
+        let mut ranks: Vec<Rank> = ranks.into_iter().map(start).collect();
+        let mut running = ranks.len();
+        let mut has_told = false;
         let mut lost: Option<Instant> = None;
-        // Those that have ended are not looked at again.
-        while ends.iter().any(|end| end.fd >= 0) {
+        while running > 0 {
             let patience = lost.map_or(-1, |since| {
                 c_int::try_from(LAUNCHERS_TURN.saturating_sub(since.elapsed()).as_millis()).unwrap_or(0)
             });
-            // SAFETY: the array is valid and has this length.
-            let count = unsafe { libc::poll(ends.as_mut_ptr(), ends.len() as libc::nfds_t, patience) };
-            if count == 0 {
-                ranks.iter().for_each(Rank::kill);
-                return;
-            }
-            for (end, rank) in ends.iter_mut().zip(&ranks).filter(|(end, _)| count > 0 && end.revents != 0) {
-                end.fd = -1;
-                if !rank.shows(State::Finished) {
-                    // The first one that is lost is the cause, unless one has told another: a launcher that ends a job
-                    // may begin with any rank.
-                    if lost.is_none() && !ranks.iter().any(|rank| rank.shows(State::Told)) {
-                        say(rank);
-                    }
-                    lost.get_or_insert_with(Instant::now);
+            let rank = match next(&events, patience) {
+                None => return ranks.iter().for_each(Rank::kill),
+                Some(Event::End(number)) => {
+                    running -= 1;
+                    &mut ranks[number as usize]
                 }
+                Some(Event::Beacon(number)) => {
+                    let rank = &mut ranks[number as usize];
+                    match rank.says() {
+                        Some(State::Finished) => rank.is_finished = true,
+                        Some(_) => has_told = true,
+                        None => {}
+                    }
+                    // The kernel closes a beacon with the other files of a dying rank, by which a launcher sees it die, and
+                    // so before that ends others. But a program may close all its files, and live.
+                    if rank.beacon.is_some() || !rank.ends_within(DYING) {
+                        continue;
+                    }
+                    rank
+                }
+            };
+            if !rank.is_finished && !rank.is_lost {
+                rank.is_lost = true;
+                // The first one that is lost is the cause, unless one has told another: a launcher that ends a job may
+                // begin with any rank.
+                if lost.is_none() && !has_told {
+                    say(rank, oom_kills);
+                }
+                lost.get_or_insert_with(Instant::now);
             }
         }
     }
 
-    fn say(rank: &Rank) {
+    fn say(rank: &Rank, oom_kills: Option<u64>) {
         let cause = match rank.end() {
             Some(status) if libc::WIFSIGNALED(status) => {
                 let signal = libc::WTERMSIG(status);
                 if CRASHES.iter().any(|(crash, _)| *crash == signal) {
                     format!("crashed (signal {signal})")
                 } else if signal == libc::SIGKILL {
-                    "was killed (SIGKILL), by the kernel for lack of memory or by a person or a job system".into()
+                    format!("was killed (SIGKILL), {}", who_killed(oom_kills))
                 } else {
                     format!("was ended by signal {signal}")
                 }
             }
             Some(status) => format!("left with code {} before the end of its script", libc::WEXITSTATUS(status)),
-            None => "ended without a word: killed (SIGKILL), for lack of memory perhaps, or left by os._exit".into(),
+            None => format!("ended without a word: left by os._exit, or killed (SIGKILL), {}", who_killed(oom_kills)),
         };
         // Nothing is left to do where even stderr is gone.
         let _ = io::stderr().write_all(format!("ferroket: {} {cause}, so the whole job ends\n", rank.name).as_bytes());
@@ -236,5 +352,11 @@ mod imp {
         Ok(None)
     }
 
-    pub(super) fn watch(_ranks: Vec<(String, (i32, i32))>) {}
+    type Ranks = Vec<(String, i32, i32, i32)>;
+
+    pub(super) fn find(_ranks: Vec<(String, (i32, i32))>) -> std::io::Result<(i32, Ranks)> {
+        Err(std::io::ErrorKind::Unsupported.into()) // no rank has a beacon
+    }
+
+    pub(super) fn watch(_events: i32, _ranks: Ranks, _oom_kills: Option<u64>) {}
 }

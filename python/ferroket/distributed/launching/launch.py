@@ -5,6 +5,7 @@ they are processes of this one. Either way each runs ``ferroket run SCRIPT``.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -85,6 +86,7 @@ def launch(
             relay = stack.enter_context(Relay(ranks, label, only, log_dir))
         except OSError as error:
             raise LaunchError(f"--log-dir {str(log_dir)!r}: {error.strerror} ({error.filename})") from error
+        oom_kills = _lib.oom_kills()
         family = Family()
         job: Job = (
             MpiJob(commands[0], ranks, family, relay) if collectives == "mpi" else LocalJob(commands, family, relay)
@@ -94,6 +96,9 @@ def launch(
     code = job.exit_code() if ending is None else 128 + ending
     if code and ending is None:
         relay.show_hidden()
+        if code == 128 + signal.SIGKILL and not relay.rank_told:
+            # It was killed before `fk.initialize()` had the ranks watched, or those who watch them were, too.
+            print(f"ferroket launch: a rank was killed (SIGKILL), {_lib.who_killed(oom_kills)}", file=sys.stderr)
     if relay.error is not None and not isinstance(relay.error, BrokenPipeError):
         print(f"ferroket launch: the output can't be written, so the job was ended: {relay.error}", file=sys.stderr)
     return code

@@ -26,6 +26,9 @@ _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
 _CHUNK = 1 << 16
 _POLL = 0.05
 
+# How a message begins that says which rank has failed.
+_RANK_FAILED = b"ferroket: rank "
+
 # What is kept of the launcher's own words, and of the stderr of each rank that isn't shown: bytes and lines.
 _LAUNCHER_KEPT = 1 << 14
 _HIDDEN_KEPT = 40
@@ -38,6 +41,7 @@ class _Source:
     rank: int | None
     stream: Stream
     pending: bytes = b""
+    last: bytes = b""
 
 
 class Relay:
@@ -51,6 +55,7 @@ class Relay:
 
     Attributes:
         error: why there is no more output, if so: nobody reads it, or a disk is full.
+        rank_told: whether a message on stderr said which rank has failed.
 
     Raises:
         OSError: the files can't be written.
@@ -58,6 +63,7 @@ class Relay:
 
     def __init__(self, ranks: int, label: bool, only: int | None, log_dir: Path | None) -> None:
         self.error: OSError | None = None
+        self.rank_told = False
         self._ranks = ranks
         self._only = only
         self._labels = {stream: _labels(ranks, stream) for stream in DESCRIPTORS} if label else None
@@ -145,6 +151,9 @@ class Relay:
     def _take(self, source: _Source, data: bytes) -> None:
         """Passes on what a source wrote, or with no data the rest of it."""
         rank = source.rank
+        if source.stream == "stderr":
+            source.last = source.last[-len(_RANK_FAILED) :] + data
+            self.rank_told |= _RANK_FAILED in source.last
         if rank is None:
             if source.stream == "stdout":
                 self._launcher_said = (self._launcher_said + data)[-_LAUNCHER_KEPT:]
