@@ -5,11 +5,12 @@ import itertools
 import netket as nk
 import numpy as np
 import pytest
+import scipy.sparse
 
 import ferroket as fk
 import twins
 from comparing import assert_rows, rows
-from example_operators import CHAIN, FERMIONS, NETKET, SHIFT, SINGLETS, SPIN_ONE, SPINS
+from example_operators import BOSONS, CHAIN, FERMIONS, NETKET, SHIFT, SINGLETS, SPIN_ONE, SPINS
 from ferroket.operator import netkets
 from generated_operators import local_states
 
@@ -272,3 +273,21 @@ def test_terms_that_cancel():
     for nothing in (strings - strings, matrices, op.Ising(SPINS, CHAIN, h=1.0) - op.Ising(SPINS, CHAIN, h=1.0) + 0):
         np.testing.assert_array_equal(nothing.n_conn(nothing.hilbert.all_states()), 0)
     assert (strings - strings).max_conn_size == matrices.max_conn_size == 1
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        lambda: op.Ising(SPINS, CHAIN, h=1.0).to_local_operator() + op.spin.sigmax(SPINS, 0),
+        lambda: op.Ising(SPINS, CHAIN, h=1.0) + op.spin.sigmax(SPINS, 0) @ op.spin.sigmaz(SPINS, 1),
+        lambda: op.spin.sigmax(SPINS, 0) + op.LocalOperator(SPINS, [[[1, 2], [2, 0]]], [[0]]),
+        lambda: op.LocalOperator(SPINS, [[[1, 2], [2, 0]]], [[0]]) - op.spin.sigmax(SPINS, 0),
+        lambda: op.PauliStrings(SPINS, ["XYII", "ZIII"]).to_local_operator() + op.spin.sigmaz(SPINS, 0),
+        lambda: op.BoseHubbard(BOSONS, CHAIN, U=1.0) + op.boson.number(BOSONS, 0),
+    ],
+    ids=["Ising", "Ising and a product", "sparse + dense", "dense - sparse", "strings", "Bose-Hubbard"],
+)
+def test_matrices_are_of_one_kind(operator):
+    found = operator()
+    assert all(scipy.sparse.issparse(matrix) for matrix in found.operators)
+    assert_equal(found, dense(found.to_numba_operator()))

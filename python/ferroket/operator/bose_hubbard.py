@@ -14,7 +14,7 @@ from netket.utils.numbers import is_scalar
 from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.compiled import Form, local_states
 from ferroket.operator.local_operator import LocalOperator
-from ferroket.operator.matrices import Entries, LocalTerms, most_elements, tables
+from ferroket.operator.matrices import Entries, LocalTerms, most_elements, sparse_matrix, tables
 from ferroket.operator.sectors import restricted
 from ferroket.operator.term_list import TermList
 from ferroket.operator.validation import check_coefficient, is_traced, lattice_edges
@@ -200,11 +200,11 @@ class BoseHubbard(Accelerated, nk.operator.BoseHubbardJax):
         return self._map(jnp.conj) if jnp.issubdtype(self.dtype, jnp.complexfloating) else self
 
     def to_local_operator(self) -> LocalOperator:
-        """The operator as a :class:`ferroket.operator.LocalOperator`."""
+        """The operator as a :class:`ferroket.operator.LocalOperator`, of sparse matrices as those of single bosons."""
         n = np.arange(self.hilbert.n_max + 1)
         U, V, J, mu = (np.asarray(getattr(self, f"_{name}")) for name in _COEFFICIENTS)
-        on_site = np.diag(U / 2 * n * (n - 1) - mu * n)
-        on_edge = V * _PARTS["V"](n) - J * _PARTS["J"](n)
+        on_site = sparse_matrix(np.diag(U / 2 * n * (n - 1) - mu * n), self.dtype)
+        on_edge = sparse_matrix(V * _PARTS["V"](n) - J * _PARTS["J"](n), self.dtype)
         sites = [[site] for site in range(self.hilbert.size)]
         edges = np.asarray(self._edges).tolist()
         matrices = [on_site] * len(sites) + [on_edge] * len(edges)

@@ -9,6 +9,7 @@ import numpy as np
 from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.compiled import site_bits
 from ferroket.operator.ising import Ising
+from ferroket.operator.matrices import sparse_matrix
 from ferroket.operator.sectors import own_constraints
 from ferroket.operator.term_list import TermList, as_dtype, equal_rows, popcount, sites_of
 from ferroket.operator.term_sum import TermSum
@@ -93,7 +94,7 @@ def to_pauli_strings(operator: Any) -> Any:
 
 
 def to_local_operator(operator: Any) -> Any:
-    """An operator on sites with two local states as a sum of local matrices.
+    """An operator on sites with two local states as a sum of local matrices, sparse as those of single spins.
 
     Raises:
         TypeError: If its sites don't have two local states, or if it is no sum of few terms.
@@ -140,7 +141,7 @@ def to_local_operator(operator: Any) -> Any:
     dtype = operator.dtype
     result = LocalOperator(
         operator.hilbert,
-        [as_dtype(matrix, dtype, "the operator") for matrix in matrices.values()],
+        [sparse_matrix(as_dtype(matrix, dtype, "the operator"), dtype) for matrix in matrices.values()],
         [list(sites) for sites in matrices],
         constant=as_dtype(np.asarray(constant), dtype, "the operator"),
         dtype=dtype,

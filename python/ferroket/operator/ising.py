@@ -14,6 +14,7 @@ from ferroket.ffi import Family, connected_elements
 from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.compiled import Form, Terms, local_states, site_bits
 from ferroket.operator.local_operator import LocalOperator
+from ferroket.operator.matrices import sparse_matrix
 from ferroket.operator.sectors import leaving, own_constraints, restricted, sectors
 from ferroket.operator.term_list import TermList
 from ferroket.operator.validation import check_coefficient, check_samples, is_traced, lattice_edges, two_local_states
@@ -214,12 +215,13 @@ class Ising(Accelerated, IsingJax):
         return xp, mels
 
     def to_local_operator(self) -> LocalOperator:
-        """The operator as a :class:`ferroket.operator.LocalOperator`."""
+        """The operator as a :class:`ferroket.operator.LocalOperator`, of sparse matrices as those of single spins."""
         h, J = np.asarray(self._field), np.asarray(self._J)
         edges = np.asarray(self._edges)
         loops = edges[:, 0] == edges[:, 1]
         fields = [] if isinstance(self._h, StaticZero) else range(self.hilbert.size)
-        flip, couple = -h * np.array([[0, 1], [1, 0]]), J * np.diag([1, -1, -1, 1])
+        flip = sparse_matrix(-h * np.array([[0, 1], [1, 0]]), self.dtype)
+        couple = sparse_matrix(J * np.diag([1, -1, -1, 1]), self.dtype)
         return LocalOperator(
             self.hilbert,
             [flip for _ in fields] + [couple for _ in edges[~loops]],

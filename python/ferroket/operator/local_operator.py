@@ -13,7 +13,7 @@ from netket.utils.numbers import is_scalar
 
 from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.compiling import compile_terms
-from ferroket.operator.matrices import Entries, LocalTerms, cluster_parts, to_tables, to_terms
+from ferroket.operator.matrices import Entries, LocalTerms, cluster_parts, sparse_matrix, to_tables, to_terms
 from ferroket.operator.sectors import sectors, trace
 from ferroket.operator.term_list import TermList
 from ferroket.operator.validation import check_coefficient, check_dtype, check_hilbert, has_two_states, tolerance
@@ -138,6 +138,15 @@ class LocalOperator(Accelerated, nk.operator.LocalOperatorJax):
         return total
 
     # Algebra
+
+    def _add_operator(self, acting_on: tuple[int, ...], operator: Any) -> None:
+        # A dense and a sparse matrix are a numpy.matrix together, whose products and sums aren't those of arrays.
+        there = self._operators_dict.get(acting_on)
+        if there is not None and scipy.sparse.issparse(there) != scipy.sparse.issparse(operator):
+            dtype = np.promote_types(there.dtype, operator.dtype)
+            self._operators_dict[acting_on] = sparse_matrix(there, dtype)
+            operator = sparse_matrix(operator, dtype)
+        super()._add_operator(acting_on, operator)
 
     def _mapped(self, function: Any) -> "LocalOperator":
         new = self.copy()

@@ -18,6 +18,15 @@ _MOST_BASES = 7
 """On so many sites, each basis of patterns and signs is tried."""
 
 
+def sparse_matrix(matrix: Any, dtype: Any) -> Any:
+    """A matrix of an operator as a sparse one, which NetKet's operators on single sites have, too.
+
+    NetKet adds up matrices of one kind alone. SciPy has no sparse matrices of float16 and bfloat16: those stay dense.
+    """
+    dtype = np.dtype(dtype)
+    return scipy.sparse.coo_matrix(matrix) if dtype.isbuiltin == 1 and dtype != np.float16 else matrix
+
+
 @dataclass(frozen=True, eq=False)
 class Entries:
     """The entries of a square matrix: the one on the diagonal comes first in its row, the others ascend.

@@ -64,6 +64,14 @@ class TermSum(Accelerated, DiscreteJaxOperator):
         """The operator with the complex conjugate matrix elements."""
         return TermSum(self.hilbert, self._list.conjugate(), self.dtype)
 
+    def to_numba_operator(self) -> Any:
+        """The operator as NetKet's in numba, which superoperators are made of: a sum of local matrices.
+
+        Raises:
+            ValueError: If a term acts on more sites than local matrices are good for.
+        """
+        return self.to_local_operator().to_numba_operator()
+
     def __add__(self, other: Any) -> Any:
         if is_scalar(other):
             check_coefficient("the constant", other)
