@@ -2,6 +2,8 @@
 
 import itertools
 
+import jax
+import jax.numpy as jnp
 import netket as nk
 import numpy as np
 import pytest
@@ -273,6 +275,82 @@ def test_terms_that_cancel():
     for nothing in (strings - strings, matrices, op.Ising(SPINS, CHAIN, h=1.0) - op.Ising(SPINS, CHAIN, h=1.0) + 0):
         np.testing.assert_array_equal(nothing.n_conn(nothing.hilbert.all_states()), 0)
     assert (strings - strings).max_conn_size == matrices.max_conn_size == 1
+
+
+# dtypes
+
+
+def in_dtype(namespace, name, dtype):
+    """A small operator, of NetKet's or ours, all of whose matrix elements are integers."""
+    if name == "Ising":
+        return namespace.Ising(SPINS, CHAIN, h=1, J=2, dtype=dtype)
+    if name == "LocalOperator":
+        return namespace.LocalOperator(SPINS, [[[0, 1], [1, 0]]], [[0]], constant=1, dtype=dtype)
+    if name == "PauliStrings":
+        return namespace.PauliStrings(SPINS, ["XXII", "ZIZI"], [1, 2], dtype=dtype)
+    fermions = nk.operator.FermionOperator2ndJax(FERMIONS, ["0^ 1", "1^ 0"], [1, 2], constant=1, dtype=dtype)
+    if name == "FermionOperator2nd":
+        return fermions if namespace is nk.operator else op.FermionOperator2nd.from_netket(fermions)
+    return getattr(NETKET if namespace is nk.operator else namespace, name).from_fermionoperator2nd(fermions)
+
+
+NUMBERS = {
+    "2": 2,
+    "2.5": 2.5,
+    "True": True,
+    "float32": np.float32(2),
+    "float64": np.float64(2),
+    "int32": np.array(2, np.int32),
+    "complex64": np.complex64(2j),
+    "jax": jnp.float32(2),
+}
+FAMILIES = ["Ising", "LocalOperator", "PauliStrings", "FermionOperator2nd", "ParticleNumberConservingFermioperator2nd"]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.int32])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_dtypes_of_multiples_and_sums(name, dtype):
+    ours = in_dtype(op, name, dtype)
+    A = dense(ours)
+    assert ours.dtype == (-ours).dtype == dtype
+    assert_equal(-ours, -A)
+    if name.startswith("ParticleNumber"):
+        # NetKet's forget float32 and complex64; the rule is that of JAX, as for its arrays.
+        for number in NUMBERS.values():
+            product = number * ours if type(number) in (int, float) else ours * number
+            assert product.dtype == jnp.result_type(jnp.empty((), dtype), number)
+            assert_equal(product, complex(number) * A)
+        return
+    theirs = in_dtype(nk.operator, name, dtype)
+    for title, number in NUMBERS.items():
+        assert (ours * number).dtype == (theirs * number).dtype, title
+        assert_equal(ours * number, complex(number) * A)
+        if name in ("LocalOperator", "FermionOperator2nd"):
+            scalar = np.asarray(number)[()] if isinstance(number, np.ndarray | jax.Array) else number
+            assert (ours + number).dtype == (theirs + scalar).dtype, title
+            assert (ours - number).dtype == (theirs - scalar).dtype, title
+            assert_equal(ours - number, A - complex(number) * np.eye(len(A)))
+
+
+def test_dtypes_in_place():
+    real, cmplx = in_dtype(op, "FermionOperator2nd", np.float32), in_dtype(op, "FermionOperator2nd", complex)
+    a = real.copy()
+    a += 2
+    assert a.dtype == np.float32
+    assert_equal(a, dense(real) + 2 * np.eye(6))
+    with pytest.raises(ValueError, match="dtype float32 can't hold"):
+        a += 2j
+    # NetKet has a sum in place, which keeps the dtype, but no difference.
+    with pytest.raises(ValueError, match="Cannot add inplace"):
+        a += cmplx
+    a -= cmplx
+    assert a.dtype == complex
+    assert_equal(a, 2 * np.eye(6))
+    conserving = in_dtype(op, "ParticleNumberConservingFermioperator2nd", np.float32)
+    b = conserving
+    b *= 2j
+    assert (b.dtype, conserving.dtype) == (np.complex64, np.float32)
+    assert_equal(b, 2j * dense(conserving))
 
 
 @pytest.mark.parametrize(

@@ -392,7 +392,7 @@ class Accelerated(DiscreteJaxOperator):
         return self * (1 / other)
 
     def __neg__(self) -> Any:
-        return self * -1
+        return self * np.array(-1, self.dtype)
 
     def __pos__(self) -> Self:
         return self

@@ -9,9 +9,10 @@ import netket as nk
 import numpy as np
 from netket.hilbert import SpinOrbitalFermions
 from netket.operator._fermion2nd.base import FermionOperator2ndBase
+from netket.utils.numbers import is_scalar
 
 from ferroket.operator.fermion_operator import FermionOperator2nd
-from ferroket.operator.validation import check_dtype, lattice_edges
+from ferroket.operator.validation import check_coefficient, check_dtype, is_traced, lattice_edges
 
 Term = tuple[tuple[int, int], ...]
 
@@ -92,6 +93,17 @@ class ParticleNumberConservingFermioperator2nd(FermionOperator2nd):
         new._operators = {term: weight for term, weight in ha._operators.items() if abs(weight) > cutoff}
         new._check_terms()
         return new
+
+    def __mul__(self, other: Any) -> Any:
+        if not is_scalar(other) or is_traced(other) or self._is_compiled_only:
+            return super().__mul__(other)
+        # As NetKet's, which are arrays of JAX: a Python number doesn't change the dtype if that can hold it.
+        check_coefficient("the factor", other)
+        dtype = jnp.result_type(jnp.empty((), self.dtype), other)
+        return super(ParticleNumberConservingFermioperator2nd, self.copy(dtype=dtype)).__imul__(other)
+
+    def __imul__(self, other: Any) -> Any:
+        return self * other
 
     def to_fermionoperator2nd(self, _cls: Any = FermionOperator2nd) -> Any:
         """The operator as one that needn't conserve anything."""

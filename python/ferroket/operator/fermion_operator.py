@@ -7,6 +7,7 @@ import netket as nk
 import numpy as np
 from netket.operator._fermion2nd.base import FermionOperator2ndBase
 from netket.operator._fermion2nd.utils import transpose_term
+from netket.utils.numbers import dtype as dtype_of
 from netket.utils.numbers import is_scalar
 
 from ferroket.operator.accelerated import Accelerated
@@ -14,7 +15,7 @@ from ferroket.operator.compiled import site_bits
 from ferroket.operator.compiling import compile_terms
 from ferroket.operator.sectors import trace
 from ferroket.operator.term_list import TermList, words_of
-from ferroket.operator.validation import check_coefficient, check_dtype, check_hilbert, tolerance
+from ferroket.operator.validation import check_coefficient, check_dtype, check_hilbert, promoted, tolerance
 
 
 @jax.tree_util.register_pytree_node_class
@@ -141,16 +142,21 @@ class FermionOperator2nd(Accelerated, nk.operator.FermionOperator2ndJax):
         result._reset_caches()
         return result
 
-    def __iadd__(self, other: Any) -> Any:
-        # NetKet's makes a new operator for a constant, and changes this one for an operator.
-        return self + other if is_scalar(other) else super().__iadd__(other)
-
     def __add__(self, other: Any) -> Any:
         if is_scalar(other):
-            check_coefficient("the constant", other)
-            identity = FermionOperator2nd(self.hilbert, constant=other, cutoff=self._cutoff)
-            return super().__add__(identity)
+            other = self._constant(other, promoted(self.dtype, dtype_of(other)))
         return super().__add__(other)
+
+    def __iadd__(self, other: Any) -> Any:
+        # NetKet's makes a new operator for a constant, of the same dtype, and changes this one for an operator.
+        return super().__add__(self._constant(other, self.dtype)) if is_scalar(other) else super().__iadd__(other)
+
+    def __isub__(self, other: Any) -> Any:
+        # NetKet has no difference in place: it makes a new operator, maybe of another dtype.
+        return self - other
+
+    def _constant(self, value: Any, dtype: Any) -> "FermionOperator2nd":
+        return FermionOperator2nd(self.hilbert, constant=value, cutoff=self._cutoff, dtype=dtype)
 
     @classmethod
     def from_netket(cls, operator: Any) -> Self:

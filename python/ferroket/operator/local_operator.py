@@ -16,7 +16,14 @@ from ferroket.operator.compiling import compile_terms
 from ferroket.operator.matrices import Entries, LocalTerms, cluster_parts, sparse_matrix, to_tables, to_terms
 from ferroket.operator.sectors import sectors, trace
 from ferroket.operator.term_list import TermList
-from ferroket.operator.validation import check_coefficient, check_dtype, check_hilbert, has_two_states, tolerance
+from ferroket.operator.validation import (
+    check_coefficient,
+    check_dtype,
+    check_hilbert,
+    has_two_states,
+    is_traced,
+    tolerance,
+)
 
 
 @jax.tree_util.register_pytree_node_class
@@ -147,6 +154,12 @@ class LocalOperator(Accelerated, nk.operator.LocalOperatorJax):
             self._operators_dict[acting_on] = sparse_matrix(there, dtype)
             operator = sparse_matrix(operator, dtype)
         super()._add_operator(acting_on, operator)
+
+    def __iadd__(self, other: Any) -> Any:
+        # NetKet knows the dtype of a NumPy scalar, but not that of an array without dimensions.
+        if isinstance(other, np.ndarray | jax.Array) and is_scalar(other) and not is_traced(other):
+            other = np.asarray(other)[()]
+        return super().__iadd__(other)
 
     def _mapped(self, function: Any) -> "LocalOperator":
         new = self.copy()

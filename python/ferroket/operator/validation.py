@@ -149,6 +149,14 @@ def check_hilbert(hilbert: Any, operator: str) -> None:
         )
 
 
+def promoted(a: Any, b: Any) -> Any:
+    """The dtype of both, by NumPy's rules as far as NumPy has one, which knows nothing of bfloat16, and else JAX's."""
+    try:
+        return np.promote_types(a, b)
+    except TypeError:
+        return jnp.promote_types(a, b)
+
+
 def tolerance(dtype: Any) -> float:
     """How far numbers of a dtype may differ, beside their size, to be taken as equal."""
     inexact = jnp.issubdtype(dtype, jnp.inexact)
