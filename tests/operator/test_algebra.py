@@ -274,7 +274,34 @@ def test_terms_that_cancel():
     matrices = op.LocalOperator(SINGLETS, [np.ones((4, 4)), -np.ones((4, 4))], [[0, 1], [1, 0]])
     for nothing in (strings - strings, matrices, op.Ising(SPINS, CHAIN, h=1.0) - op.Ising(SPINS, CHAIN, h=1.0) + 0):
         np.testing.assert_array_equal(nothing.n_conn(nothing.hilbert.all_states()), 0)
-    assert (strings - strings).max_conn_size == matrices.max_conn_size == 1
+    assert (strings - strings).max_conn_size == matrices.max_conn_size == 0
+
+
+@pytest.mark.parametrize("hilbert", [SPINS, SPIN_ONE], ids=["terms", "tables"])
+def test_no_terms(hilbert):
+    for nothing in (op.LocalOperator(hilbert), nk.operator.LocalOperatorJax(hilbert)):
+        x = hilbert.all_states()
+        xp, mels = jax.jit(lambda nothing, x: nothing.get_conn_padded(x))(nothing, x)
+        assert nothing.max_conn_size == 0
+        assert (xp.shape, mels.shape) == ((len(x), 0, hilbert.size), (len(x), 0))
+        sections = np.zeros(len(x), int)
+        assert nothing.get_conn_flattened(x, sections, pad=True)[1].size == sections.max() == 0
+        vstate = nk.vqs.MCState(nk.sampler.ExactSampler(hilbert), nk.models.RBM(), n_samples=16)
+        assert vstate.expect(nothing).mean == 0
+
+
+@pytest.mark.parametrize("hilbert", [SPINS, SINGLETS], ids=["all", "singlets"])
+def test_cutoff_of_strings_that_nearly_cancel(hilbert):
+    # XX + YY connects no parallel spins. What is left is smaller than the cutoff, and leads out of the singlets.
+    arguments = hilbert, ["XXII", "YYII", "IIZZ"], [1.0, 1.0 + 1e-5, 1.0]
+    x = np.asarray(hilbert.all_states())
+    ours, theirs = (cls(*arguments, cutoff=1e-3) for cls in (op.PauliStrings, nk.operator.PauliStringsJax))
+    mels = np.asarray(theirs.get_conn_padded(x)[1])
+    np.testing.assert_array_equal(ours.n_conn(x), (mels != 0).sum(axis=-1))
+    assert_equal(ours, dense(theirs))
+    if hilbert is SINGLETS:
+        with pytest.raises(ValueError, match="leads out of Spin"):
+            op.PauliStrings(*arguments).n_conn(x)
 
 
 # dtypes

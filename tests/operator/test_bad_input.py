@@ -371,6 +371,12 @@ METHODS = {
 }
 
 
+def test_flattened_elements_in_a_traced_function():
+    operator, sections = op.PauliStrings(SPINS, ["XXXX"]), np.empty(1, int)
+    with pytest.raises(nk.errors.JaxOperatorGetConnInJitError, match="get_conn_padded"):
+        jax.jit(lambda x: operator.get_conn_flattened(x, sections))(np.ones((1, 4)))
+
+
 @examples
 def test_samples_of_another_space(example):
     """Each wrong value is named, with its place; the first of two, as in one sample after the other."""

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import netket as nk
 import numpy as np
 import scipy.sparse
+from netket.errors import JaxOperatorGetConnInJitError
 from netket.operator import DiscreteJaxOperator
 from netket.utils.numbers import is_scalar
 from netket.utils.optional_deps import import_optional_dependency
@@ -97,7 +98,12 @@ class Accelerated(DiscreteJaxOperator):
     @property
     def max_conn_size(self) -> int:
         """K, the largest number of connected elements that a sample has, as far as is known without looking at all."""
-        return self._form.max_conn_size
+        return 0 if self._is_empty else self._form.max_conn_size
+
+    @property
+    def _is_empty(self) -> bool:
+        """Whether there are no terms at all, for which a form has a diagonal of zeros."""
+        return self._form.values.size == 0
 
     def get_conn_padded(self, x: Any) -> tuple[jax.Array, jax.Array]:
         """The connected elements of samples: the diagonal first, if there is one, then the others.
@@ -118,7 +124,8 @@ class Accelerated(DiscreteJaxOperator):
                 site and value. JAX raises it when the result is used. On other platforms than CPUs the matrix
                 elements of that sample are NaN instead.
         """
-        return self._form.padded(x)
+        xp, mels = self._form.padded(x)
+        return (xp[..., :0, :], mels[..., :0]) if self._is_empty else (xp, mels)
 
     def get_conn_flattened(self, x: Any, sections: Any, pad: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """The connected elements of samples, one after the other, without those that are zero.
@@ -132,16 +139,14 @@ class Accelerated(DiscreteJaxOperator):
             The connected configurations, ``(n_elements, N)``, and their matrix elements, ``(n_elements,)``.
 
         Raises:
-            TypeError: In a traced function: the number of elements depends on the samples.
+            netket.errors.JaxOperatorGetConnInJitError: In a traced function: the number of elements depends on the
+                samples.
         """
         if is_traced(x, *jax.tree.leaves(self._form)):
-            raise TypeError(
-                "get_conn_flattened can't run in a traced function, since the number of elements depends on the "
-                "samples: call it outside, or take get_conn_padded"
-            )
+            raise JaxOperatorGetConnInJitError(self)
         if pad:
-            xp, mels = (np.asarray(array) for array in self._form.padded(x))
-            sections[:] = np.arange(1, mels[..., 0].size + 1) * mels.shape[-1]
+            xp, mels = (np.asarray(array) for array in self.get_conn_padded(x))
+            sections[:] = np.arange(1, math.prod(mels.shape[:-1]) + 1) * mels.shape[-1]
             return xp.reshape(-1, xp.shape[-1]), mels.reshape(-1)
         xp, mels, ends = self._form.flattened(x)
         sections[:] = ends

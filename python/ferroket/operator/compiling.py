@@ -44,10 +44,14 @@ def compile_terms(terms: TermList, hilbert: Any, dtype: Any, *, cutoff: float = 
     )
 
 
-def in_fewer_terms(terms: TermList) -> TermList:
+def in_fewer_terms(terms: TermList, cutoff: float = 0.0) -> TermList:
     """The same operator with patterns instead of signs at flipped sites, where these aren't more terms.
 
     XX + YY is two terms either way, but in patterns it is clear which configurations it doesn't connect.
+
+    Args:
+        terms: The operator.
+        cutoff: Patterns whose values aren't larger are left out, as those of XX + (1 + ε) YY that have the value -ε.
     """
     terms = terms.merged()
     if not len(terms):
@@ -64,5 +68,8 @@ def in_fewer_terms(terms: TermList) -> TermList:
     whole = terms[tried]
     group, n_groups = group_of_rows(np.concatenate([whole.flip, split.flip]))
     of_whole, of_split = group[: len(whole)], group[len(whole) :]
+    kept = np.abs(split.values) > cutoff
     better = np.bincount(of_split, minlength=n_groups) <= np.bincount(of_whole, minlength=n_groups)
-    return TermList.total(terms.n_sites, [terms[~tried], whole[~better[of_whole]], split[better[of_split]]]).merged()
+    better[of_split[~kept]] = True
+    parts = [terms[~tried], whole[~better[of_whole]], split[kept & better[of_split]]]
+    return TermList.total(terms.n_sites, parts).merged()

@@ -11,7 +11,7 @@ from netket.utils.numbers import is_scalar
 
 from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.compiled import site_bits
-from ferroket.operator.compiling import compile_terms
+from ferroket.operator.compiling import compile_terms, in_fewer_terms
 from ferroket.operator.sectors import trace
 from ferroket.operator.term_list import TermList, popcount
 from ferroket.operator.validation import check_dtype, check_hilbert, has_two_states, tolerance
@@ -32,7 +32,7 @@ class PauliStrings(Accelerated, nk.operator.PauliStringsJax):
         hilbert: A Hilbert space with two local states a site; it may be left out, for qubits.
         operators: The strings, of the letters I, X, Y and Z, one for each site.
         weights: Their weights; 1 by default. Weights that are nearly zero are left out.
-        cutoff: Weights that aren't larger than this are left out.
+        cutoff: Weights that aren't larger than this are left out, and matrix elements of strings that nearly cancel.
         dtype: The dtype of the matrix elements; by default one that holds them, at least a float.
 
     Raises:
@@ -97,7 +97,7 @@ class PauliStrings(Accelerated, nk.operator.PauliStringsJax):
         return TermList(n_sites, flip, nothing, nothing, sign, values)[kept]
 
     def _compile(self) -> Any:
-        return compile_terms(self._terms(), self.hilbert, self.dtype)
+        return compile_terms(in_fewer_terms(self._terms(), self._cutoff), self.hilbert, self.dtype)
 
     def _find_hermitian(self) -> bool:
         # Strings are hermitian and independent of each other.
