@@ -25,6 +25,7 @@ def main() -> int:
         arguments, options = arguments[:cut], arguments[cut + 1 :]
     checkout, *arguments = arguments
     modes = [arguments.pop(0)] if arguments and arguments[0] in FOLDERS else list(FOLDERS)
+    sys.stdout.reconfigure(line_buffering=True)  # pytest writes there, too
     with tempfile.TemporaryDirectory() as place:
         # The checkout has a package `netket`, but the installed one is to be tested.
         shutil.copytree(Path(checkout) / "test", Path(place) / "test")
