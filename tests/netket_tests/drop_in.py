@@ -25,9 +25,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--ferroket", choices=("operators", "enable"), help="what takes NetKet's place in NetKet's tests")
 
 
+def _approx(expected: Any, rel: Any = None, abs: Any = None, nan_ok: bool = False) -> Any:
+    """NetKet's tests give arrays of JAX as tolerances, which pytest 9 refuses."""
+    rel, abs = (None if tolerance is None else float(tolerance) for tolerance in (rel, abs))
+    return _PYTESTS_APPROX(expected, rel=rel, abs=abs, nan_ok=nan_ok)
+
+
+_PYTESTS_APPROX = pytest.approx
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: a mark of NetKet's tests")
+    pytest.approx = _approx
     mode = config.getoption("--ferroket")
     if mode == "operators":
         replace_operators()
