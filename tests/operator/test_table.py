@@ -20,7 +20,7 @@ from example_operators import EXAMPLES, TITLES, Example
 from four_devices import RESULTS, elements, some_samples
 
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
-SAYS = {"padded": {"Rust", "XLA"}, "compact": {"Rust", "XLA"}, "sharded": {"yes"}, "GPU branch": {"yes"}}
+SAYS = {"padded": {"Rust", "XLA", "no elements"}, "compact": {"Rust", "XLA"}, "sharded": {"yes"}, "GPU branch": {"yes"}}
 COLUMNS = tuple(SAYS)
 
 
@@ -108,6 +108,7 @@ def test_padded(example: Example, cell: str) -> None:
     np.add.at(matrix, (np.arange(len(x))[:, None], columns), mels)
     np.testing.assert_allclose(matrix, expected, rtol=1e-12, atol=1e-12)
 
+    assert (mels.shape[-1] == 0) is (cell == "no elements")
     (results,) = re.findall(r"custom_call @ferroket_.* -> (.*)", lowered.as_text())
     configurations = f"tensor<{'x'.join(map(str, xp.shape))}x"
     assert (configurations in results) is (cell == "Rust")
