@@ -185,7 +185,7 @@ def _fwd(
 ) -> tuple[jax.Array, tuple[Any, ...]]:
     form = form.replace_values(values)
     kernel = nkjax.HashablePartial(forward, logpsi, chunk_size)
-    result = on_each_device(kernel, (False, False, True))(variables, form, samples)
+    result = on_each_device(kernel, (False, False, True), varying=(True, False, False))(variables, form, samples)
     return result, (variables, values, form, samples, result)
 
 
@@ -195,7 +195,9 @@ def _bwd(
     kernel = nkjax.HashablePartial(_backward, logpsi, chunk_size)
     replicated, sharded = (False,) * 3, (True,) * 3
     sums = (jax.lax.psum, jax.lax.psum)
-    of_variables, of_values = on_each_device(kernel, (*replicated, *sharded), sums)(*residuals, cotangent)
+    of_variables, of_values = on_each_device(
+        kernel, (*replicated, *sharded), sums, varying=(True, True, *(False,) * 4)
+    )(*residuals, cotangent)
     return of_variables, of_values, None, None
 
 

@@ -3,10 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
 from netket.jax.sharding import sharding_decorator
 
+CHECKS = jax.__version_info__ < (0, 8)
+"""Whether JAX checks over which devices a value varies: JAX 0.7 has no gradients in a function that it doesn't check."""
 
-def on_each_device(function: Callable[..., Any], sharded: tuple[bool, ...], sums: Any = False) -> Callable[..., Any]:
+
+def on_each_device(
+    function: Callable[..., Any], sharded: tuple[bool, ...], sums: Any = False, varying: Any = False
+) -> Callable[..., Any]:
     """``function`` on each device, as :func:`jax.shard_map` calls it; inside of another such call the function itself.
 
     JAX isn't asked to check over which devices a value varies: a loop of a network whose carry starts from constants
@@ -16,6 +22,11 @@ def on_each_device(function: Callable[..., Any], sharded: tuple[bool, ...], sums
         function: What is called.
         sharded: Which of its arguments are sharded along their first dimension. Of these it gets its device's part.
         sums: For each result how those of the devices are reduced, :func:`jax.lax.psum` or ``False``: not at all.
+        varying: Which of the other arguments are to be taken for different ones on each device, where JAX checks: then
+            derivatives by them are those of the device alone.
     """
-    decorated: Callable[..., Any] = sharding_decorator(function, sharded, sums, check_vma=False)
-    return decorated
+    if CHECKS:
+        checked: Callable[..., Any] = sharding_decorator(function, sharded, sums, pvary_args_tree=varying)
+        return checked
+    unchecked: Callable[..., Any] = sharding_decorator(function, sharded, sums, check_vma=False)
+    return unchecked

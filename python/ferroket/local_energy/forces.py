@@ -49,9 +49,9 @@ def _statistics_and_forces(
     local = kernel(apply, {"params": parameters, **model_state}, rows, arguments, chunk_size=chunk_size)
     stats = statistics(local.reshape(samples.shape[:-1]))
     weights = jnp.conj(local - stats.mean) / len(rows)
-    forces = on_each_device(
-        nkjax.HashablePartial(_weighted, apply, chunk_size), (False, False, True, True), jax.lax.psum
-    )
+    weighted = nkjax.HashablePartial(_weighted, apply, chunk_size)
+    of_each = (False, False, True, True)
+    forces = on_each_device(weighted, of_each, jax.lax.psum, varying=(True, False, False, False))
     return stats, forces(parameters, model_state, rows, weights)
 
 
