@@ -7,7 +7,7 @@ import jax
 from netket.jax.sharding import sharding_decorator
 
 CHECKS = jax.__version_info__ < (0, 8)
-"""Whether JAX checks over which devices a value varies: JAX 0.7 has no gradients in a function that it doesn't check."""
+"""Whether JAX checks over which devices a value varies: in functions that it does not, JAX 0.7 has no gradients."""
 
 
 def on_each_device(
