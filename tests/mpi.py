@@ -162,7 +162,7 @@ def run_command(command: list[str | Path], env: dict[str, str], timeout: float) 
     while (left := processes(tag)) and time.monotonic() < deadline:
         time.sleep(0.05)
     kill(tag)
-    assert left == [], f"processes outlived the job by 5 s\n{stdout}\n{stderr}"
+    assert left == [], f"processes outlived the job by {SOON:g} s\n{stdout}\n{stderr}"
     return Finished(process.returncode, stdout, stderr)
 
 
