@@ -11,7 +11,7 @@ are made in an order that is the same on all ranks, so no two wait for each othe
 import math
 import re
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ferroket import _lib
+from ferroket._compat.jax import before_each_run, devices_of_program, hlo_of_program
 
 Group = tuple[Any, ...]
 """The devices of a group, in its order."""
@@ -162,12 +163,12 @@ class _Groups:
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def prepare(self, program: Any) -> None:
-        """Makes the new groups of a program (``ExecuteReplicated`` of JAX) that is about to run."""
+        """Makes the new groups of a compiled program that is about to run."""
         if program in self._seen:
             return
-        devices = _devices(program)
+        devices = devices_of_program(program)
         if devices and devices[0].platform == "cpu":
-            hlo = "\n".join(module.to_string() for module in program.xla_executable.hlo_modules())
+            hlo = hlo_of_program(program)
             refuse_float16(hlo)
             self.make(tuple(devices[place] for place in places) for places in groups_of(hlo, len(devices)))
         self._seen.add(program)
@@ -199,15 +200,6 @@ def _ids(group: Group) -> tuple[int, ...]:
 
 def _no_program() -> None:
     """In the place of the program that is being compiled, which is itself one to be looked at."""
-
-
-def _devices(program: Any) -> Sequence[Any]:
-    """The devices of a program on a mesh, in the order of its device assignment; none for other programs."""
-    from jax.sharding import SingleDeviceSharding
-
-    shardings = [*program.in_handler.in_shardings, *program.out_handler.out_shardings]
-    on_mesh = (sharding for sharding in shardings if not isinstance(sharding, SingleDeviceSharding))
-    return next((sharding._device_assignment for sharding in on_mesh), ())
 
 
 def _gather_over(group: Group) -> Callable[[], None]:
@@ -257,16 +249,9 @@ def make_groups_by_their_members() -> Callable[[], None]:
         one after the other, and the function adds one. All ranks have to call it.
     """
     import jax
-    from jax._src.interpreters import pxla
 
     groups = _Groups(jax.process_index())
-    run = pxla.ExecuteReplicated.__call__
-
-    def prepared_run(program: Any, *arguments: Any) -> Any:
-        groups.prepare(program)
-        return run(program, *arguments)
-
-    pxla.ExecuteReplicated.__call__ = prepared_run
+    before_each_run(groups.prepare)
     everyone = tuple(jax.devices())
     groups.make([everyone])
     return partial(groups.gather, everyone)

@@ -3,9 +3,9 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from ferroket import _lib
+from ferroket._compat.jax import is_backend_started, set_gloo_address
 from ferroket.distributed import cores, groups, info
 from ferroket.distributed.coordinator import own_address
 
@@ -15,7 +15,7 @@ def too_late() -> str | None:
     culprit = next((name for name in ("netket", "jax", "jaxlib") if name in sys.modules), None)
     if culprit is None:
         return None
-    if _lib.is_trampoline_attached() and not _backend_is_started():
+    if _lib.is_trampoline_attached() and not is_backend_started():
         return None
     return (
         f"fk.initialize() came too late: {culprit} was imported before it, and JAX has already chosen its "
@@ -23,12 +23,6 @@ def too_late() -> str | None:
         "    import ferroket as fk\n"
         "    fk.initialize()"
     )
-
-
-def _backend_is_started() -> bool:
-    from jax._src import xla_bridge  # the public names start the backend that they ask for
-
-    return "jax" in sys.modules and bool(xla_bridge.backends_are_initialized())
 
 
 def connect(
@@ -62,10 +56,8 @@ def connect(
         )
     jax.config.update("jax_cpu_collectives_implementation", collectives)
     if collectives == "gloo":
-        # Gloo would take the address that this host's name has here, on Debian a loopback. JAX has no setting for it.
-        from jax._src.lib import _jax
-
-        _jax.make_gloo_tcp_collectives = partial(_jax.make_gloo_tcp_collectives, hostname=own_address(address))
+        # Gloo would take the address that this host's name has here, on Debian a loopback.
+        set_gloo_address(own_address(address))
     # JAX takes any variable with "_proxy" in its name for a web proxy, Intel MPI's HYDRA_BSTRAP_PROXY_ID too.
     # The real ones are bypassed above.
     jax.config.update("jax_check_proxy_envs", False)

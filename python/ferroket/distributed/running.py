@@ -20,6 +20,7 @@ from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from ferroket import _lib, distributed
+from ferroket._compat.jax import replace_distributed_initialize
 from ferroket.distributed.failure import abort_job
 from ferroket.distributed.info import RuntimeInfo
 from ferroket.distributed.launching import pipes
@@ -127,8 +128,6 @@ def _accept_what_runs(info: RuntimeInfo) -> None:
     if info.launcher is None:  # JAX hasn't been started
         distributed.initialize = _checked("fk.initialize", distributed.initialize, {}, "", info)
         return
-    import jax
-
     distributed.initialize = _checked(
         "fk.initialize",
         distributed.initialize,
@@ -136,12 +135,14 @@ def _accept_what_runs(info: RuntimeInfo) -> None:
         f"its collectives are {info.collectives}, and FERROKET_COLLECTIVES chooses them",
         info,
     )
-    jax.distributed.initialize = _checked(
-        "jax.distributed.initialize",
-        jax.distributed.initialize,
-        {"num_processes": info.size, "process_id": info.rank},
-        f"{info.launcher} started {info.size} processes, and this is process {info.rank}",
-        None,
+    replace_distributed_initialize(
+        lambda initialize: _checked(
+            "jax.distributed.initialize",
+            initialize,
+            {"num_processes": info.size, "process_id": info.rank},
+            f"{info.launcher} started {info.size} processes, and this is process {info.rank}",
+            None,
+        )
     )
 
 

@@ -22,8 +22,8 @@ from typing import Any
 import psutil
 
 from ferroket import _lib
+from ferroket._compat.jax import coordination_client
 from ferroket.distributed.failure import abort_job
-from ferroket.distributed.world import coordination_client
 
 # Seconds between two looks, until a rank reports that it is stuck, and after which a deadlock that no waiting can mend
 # is one.

@@ -1,9 +1,10 @@
 """What the ranks of a job agree on before JAX computes: over MPI where there is one, else over JAX's coordinator."""
 
 import pickle
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from ferroket import _lib
+from ferroket._compat.jax import coordination_client
 
 T = TypeVar("T")
 
@@ -74,10 +75,3 @@ class StoreWorld:
     def abort(self, code: int) -> None:
         """Ends this process; the launcher and the other ranks of its node, which watch it, end the rest."""
         _lib.exit_now(code)
-
-
-def coordination_client() -> Any:
-    """JAX's client of its coordinator. JAX has no public name for it."""
-    from jax._src import distributed
-
-    return distributed.global_state.client

@@ -1,0 +1,122 @@
+"""Every private name of JAX and jaxlib that Ferroket uses or replaces, where no public one does the same.
+
+Checked on JAX 0.7.0, 0.10.2 and 0.12.0.1. Importing this module doesn't import JAX: ``fk.initialize()`` has to prepare
+the process before.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ferroket._compat.names import Private
+
+_EXECUTABLE = "to see each compiled program before it runs, with its devices and collectives"
+_STORE = "the store of keys and values of JAX's coordinator, for ranks that have no MPI and for the watchdog"
+_TILES = "the devices that hold the tiles of an array, where XLA doesn't say the mesh"
+
+PRIVATE = (
+    Private("jax._src.interpreters.pxla:ExecuteReplicated.__call__", _EXECUTABLE, ("self", "args")),
+    Private("jax._src.interpreters.pxla:ExecuteReplicated.in_handler", _EXECUTABLE),
+    Private("jax._src.interpreters.pxla:ExecuteReplicated.out_handler", _EXECUTABLE),
+    Private("jax._src.interpreters.pxla:ExecuteReplicated.xla_executable", _EXECUTABLE),
+    Private("jax._src.interpreters.pxla:InputsHandler.in_shardings", _EXECUTABLE),
+    Private("jax._src.interpreters.pxla:ResultsHandler.out_shardings", _EXECUTABLE),
+    Private("jax._src.sharding:Sharding._device_assignment", f"{_EXECUTABLE}; {_TILES}"),
+    Private("jax._src.sharding:Sharding._to_xla_hlo_sharding", _TILES, ("self", "num_dimensions")),
+    Private("jax._src.lib.xla_client:HloSharding.is_replicated", _TILES),
+    Private("jax._src.lib.xla_client:HloSharding.tile_assignment_dimensions", _TILES),
+    Private("jax._src.lib.xla_client:HloSharding.tile_assignment_devices", _TILES),
+    Private("jaxlib._jax:LoadedExecutable.hlo_modules", _EXECUTABLE),
+    Private("jaxlib._jax:make_gloo_tcp_collectives", "the address that gloo listens at", ("hostname",)),
+    Private("jax._src.distributed:global_state.client", _STORE),
+    Private("jaxlib._jax:DistributedRuntimeClient.key_value_set_bytes", _STORE),
+    Private("jaxlib._jax:DistributedRuntimeClient.blocking_key_value_get_bytes", _STORE),
+    Private("jaxlib._jax:DistributedRuntimeClient.wait_at_barrier", _STORE),
+    Private("jaxlib._jax:DistributedRuntimeClient.key_value_set", _STORE, ("allow_overwrite",)),
+    Private("jaxlib._jax:DistributedRuntimeClient.key_value_dir_get", _STORE),
+    Private("jaxlib._jax:DistributedRuntimeClient.key_value_delete", _STORE),
+    Private("jax._src.xla_bridge:backends_are_initialized", "whether fk.initialize() comes too late"),
+    Private("jax._src.dispatch:prim_requires_devices_during_lowering", "to partition primitives by their shardings"),
+    Private("jax.distributed:initialize", "a script under `ferroket run` may call it, though JAX is connected already"),
+)
+
+
+def is_backend_started() -> bool:
+    """Whether JAX has started a backend in this process. The public names start the one that they are asked for."""
+    if "jax" not in sys.modules:
+        return False
+    from jax._src import xla_bridge
+
+    return bool(xla_bridge.backends_are_initialized())
+
+
+def coordination_client() -> Any:
+    """This process's client of JAX's coordinator, with its store of keys and values; None if JAX isn't connected."""
+    from jax._src import distributed
+
+    return distributed.global_state.client
+
+
+def set_gloo_address(address: str) -> None:
+    """Has gloo listen at an address, instead of the one that the host's name has. JAX has no setting for it."""
+    from jax._src.lib import _jax
+
+    _jax.make_gloo_tcp_collectives = partial(_jax.make_gloo_tcp_collectives, hostname=address)
+
+
+def before_each_run(prepare: Callable[[Any], None]) -> None:
+    """Has ``prepare(program)`` called before each run of a compiled program, whatever compiled it."""
+    from jax._src.interpreters import pxla
+
+    run = pxla.ExecuteReplicated.__call__
+
+    def prepared_run(program: Any, *arguments: Any) -> Any:
+        prepare(program)
+        return run(program, *arguments)
+
+    pxla.ExecuteReplicated.__call__ = prepared_run
+
+
+def devices_of_program(program: Any) -> Sequence[Any]:
+    """The devices of a compiled program on a mesh, in the order of its device assignment; none for other programs."""
+    from jax.sharding import SingleDeviceSharding
+
+    shardings = [*program.in_handler.in_shardings, *program.out_handler.out_shardings]
+    on_mesh = (sharding for sharding in shardings if not isinstance(sharding, SingleDeviceSharding))
+    return next((sharding._device_assignment for sharding in on_mesh), ())
+
+
+def hlo_of_program(program: Any) -> str:
+    """The text of a compiled program."""
+    return "\n".join(module.to_string() for module in program.xla_executable.hlo_modules())
+
+
+def tiles_of_sharding(sharding: Any, n_dims: int) -> tuple[Any, Any]:
+    """Where the tiles of an array with ``n_dims`` dimensions are.
+
+    Returns:
+        The devices in the order of the device assignment, and their numbers in it, with a dimension for each of the
+        array (and maybe more, for copies); None in place of the numbers if each device has the whole array.
+    """
+    tiles = sharding._to_xla_hlo_sharding(n_dims)
+    devices = sharding._device_assignment
+    if tiles.is_replicated():
+        return devices, None
+    return devices, np.reshape(tiles.tile_assignment_devices(), tiles.tile_assignment_dimensions())
+
+
+def lower_with_devices(*primitives: Any) -> None:
+    """Has JAX tell the devices to primitives when they are lowered: they are partitioned by their shardings."""
+    from jax._src.dispatch import prim_requires_devices_during_lowering
+
+    prim_requires_devices_during_lowering.update(primitives)
+
+
+def replace_distributed_initialize(replace: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Puts ``replace(jax.distributed.initialize)`` in its place."""
+    import jax
+
+    jax.distributed.initialize = replace(jax.distributed.initialize)
