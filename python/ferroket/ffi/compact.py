@@ -11,11 +11,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax._src.dispatch import prim_requires_devices_during_lowering
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
+from ferroket._compat.jax import lower_with_devices
 from ferroket.ffi.connected import connected_elements_p, matrix_element_tangents
 from ferroket.ffi.family import Attribute, Attributes, Family, for_handler, static
 from ferroket.ffi.partitioning import along_batch, unsharded
@@ -262,8 +262,7 @@ def _lower_count(ctx: Any, *args: Any, **params: Any) -> Any:
     return mlir.lower_fun(function, multiple_results=True)(ctx, *args)
 
 
-for _primitive in (compact_elements_p, count_elements_p):
-    prim_requires_devices_during_lowering.add(_primitive)
+lower_with_devices(compact_elements_p, count_elements_p)
 mlir.register_lowering(compact_elements_p, functools.partial(_lower_compact, body=_compact_call), platform="cpu")
 mlir.register_lowering(compact_elements_p, functools.partial(_lower_compact, body=_compact_reference))
 mlir.register_lowering(count_elements_p, _lower_count, platform="cpu")

@@ -10,10 +10,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax._src.dispatch import prim_requires_devices_during_lowering
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from ferroket._compat.jax import lower_with_devices
 from ferroket.ffi.family import Attribute, Attributes, Family, for_handler, static
 from ferroket.ffi.partitioning import along_batch
 from ferroket.ffi.rules import as_numbers, batched, per_sample
@@ -175,7 +175,6 @@ def _reference(*args: jax.Array, family: Family, attributes: Attributes, **param
     return family.reference(*args, **params, **dict[str, Any](attributes))
 
 
-# Partitioning asks for the devices, which JAX tells only to the primitives on this list.
-prim_requires_devices_during_lowering.add(connected_elements_p)
+lower_with_devices(connected_elements_p)
 mlir.register_lowering(connected_elements_p, _lower_cpu, platform="cpu")
 mlir.register_lowering(connected_elements_p, mlir.lower_fun(_reference, multiple_results=True))

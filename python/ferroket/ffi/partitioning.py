@@ -10,6 +10,8 @@ import numpy as np
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
+from ferroket._compat.jax import tiles_of_sharding
+
 
 def along_batch(
     function: Callable[..., list[jax.Array]], filler: Callable[..., Any], tables: Sequence[int], results: Sequence[str]
@@ -82,13 +84,11 @@ def mesh_and_spec(mesh: Any, x: Any) -> tuple[Any, tuple[Any, ...]]:
     if isinstance(x.sharding, NamedSharding):
         spec = tuple(x.sharding.spec)
         return x.sharding.mesh, spec + (None,) * (x.ndim - len(spec))
-    tiles = x.sharding._to_xla_hlo_sharding(x.ndim)
-    devices = np.array(x.sharding._device_assignment)
-    if tiles.is_replicated():
-        return jax.sharding.Mesh(devices, ("replicas",)), (None,) * x.ndim
-    dims = tiles.tile_assignment_dimensions()
-    names = tuple(f"tiles{dim}" for dim in range(len(dims)))
-    return jax.sharding.Mesh(devices[tiles.tile_assignment_devices()].reshape(dims), names), names[: x.ndim]
+    devices, tiles = tiles_of_sharding(x.sharding, x.ndim)
+    if tiles is None:
+        return jax.sharding.Mesh(np.array(devices), ("replicas",)), (None,) * x.ndim
+    names = tuple(f"tiles{dim}" for dim in range(tiles.ndim))
+    return jax.sharding.Mesh(np.array(devices)[tiles], names), names[: x.ndim]
 
 
 def _fill_padding(
