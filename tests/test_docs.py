@@ -119,7 +119,7 @@ def test_commands_and_their_options_exist(page: Path) -> None:
 
 def test_the_doctors_words_are_its_own() -> None:
     """Each line that a page quotes is one that the doctor can print."""
-    source = (ROOT / "python" / "ferroket" / "distributed" / "doctor" / "judge.py").read_text()
+    source = (ROOT / "python" / "ferroket" / "distributed" / "doctor" / "diagnosis.py").read_text()
     patterns = [pattern(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.JoinedStr)]
     text = "".join(page.read_text() for page in PAGES)
     quoted = re.findall(r"^(?:ERROR|WARNING): (.*(?:\n  .*)*)", text, re.MULTILINE)

@@ -16,10 +16,10 @@ import numpy
 import psutil
 import pytest
 
-from ferroket.distributed import cores
+from ferroket.distributed import affinity
 from ferroket.distributed.doctor import limits
+from ferroket.distributed.doctor.diagnosis import Examination, Problem, diagnose
 from ferroket.distributed.doctor.facts import Facts, Library, collect, relevant_variables
-from ferroket.distributed.doctor.judge import Examination, Problem, judge
 from ferroket.distributed.doctor.neighbours import Neighbours
 from ferroket.distributed.doctor.present import Page, as_json
 from ferroket.distributed.doctor.psum import Psum
@@ -104,16 +104,16 @@ def alone(**changes: Any) -> Facts:
 
 
 def the_problem(examination: Examination, severity: str) -> Problem:
-    problems = judge(examination)
+    problems = diagnose(examination)
     assert [problem.severity for problem in problems] == [severity], problems
     return problems[0]
 
 
 def test_a_healthy_job_has_no_problems() -> None:
-    assert judge(job()) == []
-    assert judge(job(alone(), replace(alone(), rank=1))) == []
+    assert diagnose(job()) == []
+    assert diagnose(job(alone(), replace(alone(), rank=1))) == []
     four = [replace(RANK, rank=rank) for rank in range(4)]
-    assert judge(job(*four)) == []
+    assert diagnose(job(*four)) == []
 
 
 INDEPENDENT = "RuntimeError: it says that this is rank 0 of 2, but the ranks would be 2 independent runs. Do it"
@@ -157,14 +157,14 @@ def test_no_library() -> None:
     assert problem.mend.startswith("Install one beside this package, or name it")
     assert "ferroket launch --collectives gloo" in problem.mend
     gloo = replace(RANK, variables={"FERROKET_COLLECTIVES": "gloo"})
-    assert judge(job(gloo, library=None, library_error=error)) == []
+    assert diagnose(job(gloo, library=None, library_error=error)) == []
 
 
 def test_no_mpirun() -> None:
     missing = replace(LIBRARY, mpirun=None, mpirun_error="no mpirun belongs to it")
     problem = the_problem(job(alone(), library=missing, outcome=None), "error")
     assert problem.text == "no mpirun belongs to it"
-    assert judge(job(library=missing)) == []  # srun starts it, say
+    assert diagnose(job(library=missing)) == []  # srun starts it, say
 
 
 def test_another_mpirun_on_path() -> None:
@@ -183,7 +183,7 @@ def test_a_missing_and_an_old_package() -> None:
     assert "jax 0.6.12 is older than 0.7" in problem.text
     assert problem.mend == "pip install --upgrade 'jax>=0.7'"
     the_problem(failed("AttributeError: shard_map", old), "error")
-    assert judge(job(replace(RANK, versions={**RANK.versions, "jax": "0.10.0rc1"}))) == []
+    assert diagnose(job(replace(RANK, versions={**RANK.versions, "jax": "0.10.0rc1"}))) == []
 
 
 def test_an_early_import() -> None:
@@ -206,7 +206,7 @@ def test_several_devices_a_process(variables: dict[str, str], name: str) -> None
     assert problem.text.startswith(name)
     assert "asks for 4 CPU devices" in problem.text
     assert "start 4 times as many ranks" in problem.mend
-    assert judge(job(replace(facts, variables={**variables, "FERROKET_COLLECTIVES": "gloo"}), library=None)) == []
+    assert diagnose(job(replace(facts, variables={**variables, "FERROKET_COLLECTIVES": "gloo"}), library=None)) == []
 
 
 def test_a_failure_of_another_kind_is_shown_with_its_own_mend() -> None:
@@ -249,7 +249,7 @@ def test_hyperthreads_of_one_core() -> None:
     facts = replace(RANK, physical=["0.0", "0.0", "0.1", "0.1"], node_physical=2)
     problem = the_problem(job(facts, replace(facts, rank=1), bound=[[0], [1]]), "warning")
     assert problem.text == "2 ranks run on 1 physical core: hyperthreads share a core"
-    assert judge(job(facts, replace(facts, rank=1), bound=[[0, 1], [2, 3]], threads=2)) == []
+    assert diagnose(job(facts, replace(facts, rank=1), bound=[[0, 1], [2, 3]], threads=2)) == []
     four = [replace(facts, rank=rank) for rank in range(4)]
     problem = the_problem(job(*four, bound=[[0, 1], [2, 3]] * 2), "warning")
     assert problem.text == "4 ranks share 2 physical cores"
@@ -258,13 +258,13 @@ def test_hyperthreads_of_one_core() -> None:
 def test_ranks_that_never_started_are_not_blamed_for_cores_that_they_would_have_divided() -> None:
     the_problem(failed("ValueError: x"), "error")
     one_core = replace(RANK, cores=[0], physical=["0.0"])
-    problems = judge(failed("ValueError: x", one_core, replace(one_core, rank=1)))
+    problems = diagnose(failed("ValueError: x", one_core, replace(one_core, rank=1)))
     assert "run on the same core 0" in problems[1].text
 
 
-def test_nodes_are_judged_one_by_one() -> None:
+def test_each_node_is_diagnosed_by_itself() -> None:
     ranks = [replace(RANK, rank=rank, machine=f"n{rank // 2}", hostname=f"n{rank // 2}") for rank in range(4)]
-    assert judge(job(*ranks, bound=[[0], [1], [0], [1]])) == []
+    assert diagnose(job(*ranks, bound=[[0], [1], [0], [1]])) == []
     problem = the_problem(job(*ranks, bound=[[0], [1], [3], [3]]), "warning")
     assert problem.text == "ranks 2-3 on n1 run on the same core 3, though 4 are there for 2 ranks"
 
@@ -278,14 +278,14 @@ def test_more_threads_than_cores() -> None:
     assert problem.text == "OMP_NUM_THREADS is 4: 2 ranks may start 8 threads on 4 cores"
     assert problem.mend == "OMP_NUM_THREADS=2"
     enough = replace(RANK, variables={"OMP_NUM_THREADS": "2"})
-    assert judge(job(enough, replace(enough, rank=1), bound=[[0, 1], [2, 3]], threads=2)) == []
+    assert diagnose(job(enough, replace(enough, rank=1), bound=[[0, 1], [2, 3]], threads=2)) == []
 
 
 def test_less_time_than_cores() -> None:
     problem = the_problem(job(replace(RANK, quota=1.5), replace(RANK, rank=1)), "warning")
     assert "allows 1.5 cores' worth of time, but 2 ranks on 2 cores may use more" in problem.text
     assert "docker run --cpus=2" in problem.mend
-    assert judge(job(replace(RANK, quota=2.0))) == []
+    assert diagnose(job(replace(RANK, quota=2.0))) == []
 
 
 def test_little_memory() -> None:
@@ -329,7 +329,7 @@ def test_a_slow_psum() -> None:
     problem = the_problem(job(outcome=replace(outcome, psum=[slow])), "warning")
     assert problem.text.startswith("a psum of 4 B takes 2.5 ms on one node, where 0.05 ms are usual; the node's load")
     several = replace(outcome, psum=[slow], info={"nodes": 2})
-    assert judge(job(outcome=several)) == []
+    assert diagnose(job(outcome=several)) == []
     one_core = [replace(facts, available_cores=1) for facts in (RANK, replace(RANK, rank=1))]
     shared = job(*one_core, bound=[[0], [0]])
     assert shared.outcome
@@ -339,7 +339,7 @@ def test_a_slow_psum() -> None:
 
 def test_a_name_that_does_not_resolve_matters_on_several_nodes_only() -> None:
     lost = replace(RANK, address=None, address_error="Name or service not known")
-    assert judge(job(lost)) == []
+    assert diagnose(job(lost)) == []
     other = replace(lost, rank=1, hostname="node2", machine="node2")
     problem = the_problem(job(RANK, other, bound=[[0], [0]]), "warning")
     assert "the host name node2 doesn't resolve on its own node (Name or service not known)" in problem.text
@@ -348,7 +348,7 @@ def test_a_name_that_does_not_resolve_matters_on_several_nodes_only() -> None:
 
 def test_errors_come_first() -> None:
     facts = replace(RANK, shm=[0, 0], early=["jax"])
-    assert [problem.severity for problem in judge(failed("x", facts))] == ["error", "warning"]
+    assert [problem.severity for problem in diagnose(failed("x", facts))] == ["error", "warning"]
 
 
 # -- facts -------------------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ def test_errors_come_first() -> None:
 def test_the_facts_of_this_process() -> None:
     facts = collect()
     assert facts.cores == sorted(os.sched_getaffinity(0))
-    assert facts.physical == ["{}.{}".format(*cores.physical_core(cpu)) for cpu in facts.cores]
+    assert facts.physical == ["{}.{}".format(*affinity.physical_core(cpu)) for cpu in facts.cores]
     assert facts.versions["numpy"] == numpy.__version__
     assert facts.node_cores == os.cpu_count()
     assert 0 < facts.memory_free <= facts.memory
@@ -434,7 +434,7 @@ def page(examination: Examination) -> str:
     outcome = examination.outcome
     shown = replace(examination, outcome=replace(outcome, info=outcome.info and info) if outcome else None)
     sheet.running(shown)
-    sheet.problems(shown, judge(examination))
+    sheet.problems(shown, diagnose(examination))
     return out.getvalue()
 
 
@@ -468,7 +468,7 @@ def test_places_without_a_library_are_listed() -> None:
 
 def test_json_has_everything() -> None:
     examination = failed("ValueError: bad. Mend it")
-    content = json.loads(as_json(examination, judge(examination)))
+    content = json.loads(as_json(examination, diagnose(examination)))
     assert content["ok"] is False
     assert content["problems"][0]["severity"] == "error"
     assert content["problems"][0]["mend"] == "Mend it"
@@ -479,7 +479,7 @@ def test_json_has_everything() -> None:
 
 # -- for real ----------------------------------------------------------------------------------------------
 
-PHYSICAL_CORES = len({cores.physical_core(cpu) for cpu in cores.allowed()})
+PHYSICAL_CORES = len({affinity.physical_core(cpu) for cpu in affinity.allowed()})
 
 DOCTOR = "from ferroket.cli import app; app({arguments!r})"
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from ferroket import _lib
-from ferroket.distributed.world import World
+from ferroket.distributed.process_group import ProcessGroup
 
 # Seconds that a launcher may take to forward the message: at an abort it ends without looking for more.
 _FORWARDING = 0.2
@@ -25,8 +25,8 @@ _INTERRUPTED = 130
 class _Job:
     """The job of this process; a process that it forks is not a rank."""
 
-    def __init__(self, world: World, who: str) -> None:
-        self.world = world
+    def __init__(self, group: ProcessGroup, who: str) -> None:
+        self.group = group
         self.who = who
         self.process = os.getpid()
 
@@ -35,7 +35,7 @@ _job: _Job | None = None
 _watcher: subprocess.Popen[bytes] | None = None
 
 
-def end_job_with_this_rank(world: World, who: str) -> None:
+def end_job_with_this_rank(group: ProcessGroup, who: str) -> None:
     """From now on the end of this rank is the end of all, unless it is that of its script.
 
     An uncaught exception and ``sys.exit`` with another code than 0 abort the job after a message with the rank; a crash
@@ -43,11 +43,11 @@ def end_job_with_this_rank(world: World, who: str) -> None:
     if others wait.)
 
     Args:
-        world: the job's ranks.
+        group: the job's ranks.
         who: this rank, as messages name it.
     """
     global _job  # noqa: PLW0603 - one process has one job
-    _job = _Job(world, who)
+    _job = _Job(group, who)
     sys.excepthook = _Hook(sys.excepthook)
     sys.exit = _exit
     for name in ("exit", "quit"):  # what `site` adds, which scripts use too
@@ -103,7 +103,7 @@ def abort_job(code: int, cause: str) -> NoReturn:
             print(f"ferroket: {_job.who}: {cause}, so the whole job is aborted", file=sys.stderr, flush=True)
         _lib.Beacon.told()
         time.sleep(_FORWARDING)
-        _job.world.abort(code)
+        _job.group.abort(code)
     os._exit(code)
 
 

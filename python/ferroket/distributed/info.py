@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from ferroket.distributed import cores
-from ferroket.distributed.cores import Cores
+from ferroket.distributed import affinity
+from ferroket.distributed.affinity import Cores
 from ferroket.distributed.node import this_node
 
 
@@ -80,7 +80,7 @@ _current: RuntimeInfo | None = None
 
 
 def _describe_all(by_rank: tuple[Cores, ...]) -> str:
-    shown = [f"rank {rank} {cores.describe(own)}" for rank, own in enumerate(by_rank[:_SHOWN_RANKS])]
+    shown = [f"rank {rank} {affinity.describe(own)}" for rank, own in enumerate(by_rank[:_SHOWN_RANKS])]
     more = [f"and {len(by_rank) - _SHOWN_RANKS} more"] if len(by_rank) > _SHOWN_RANKS else []
     return "; ".join(shown + more)
 
@@ -109,7 +109,9 @@ def is_initialized() -> bool:
 
 def single_process() -> RuntimeInfo:
     """The runtime of a process that no launcher started."""
-    return RuntimeInfo(hostname=this_node().hostname, cores=(cores.allowed(),), kernels=kernels(), versions=versions())
+    return RuntimeInfo(
+        hostname=this_node().hostname, cores=(affinity.allowed(),), kernels=kernels(), versions=versions()
+    )
 
 
 def runtime_info() -> RuntimeInfo:

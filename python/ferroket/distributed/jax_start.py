@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ferroket import _lib
 from ferroket._compat.jax import is_backend_started, set_gloo_address
-from ferroket.distributed import cores, groups, info
+from ferroket.distributed import affinity, communicators, info
 from ferroket.distributed.coordinator import own_address
 
 
@@ -62,7 +62,7 @@ def connect(
     # The real ones are bypassed above.
     jax.config.update("jax_check_proxy_envs", False)
     # On one core there is nothing to overlap, and handing a small program to another thread costs more than it takes.
-    if "JAX_CPU_ENABLE_ASYNC_DISPATCH" not in os.environ and len(cores.allowed()) == 1:
+    if "JAX_CPU_ENABLE_ASYNC_DISPATCH" not in os.environ and len(affinity.allowed()) == 1:
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     # JAX would keep a SIGTERM to itself, for programs that ask it whether one has come; here it ends a rank.
     if "JAX_ENABLE_PREEMPTION_SERVICE" not in os.environ and "jax_enable_preemption_service" in jax.config.values:
@@ -102,7 +102,7 @@ def start(size: int, collectives: str) -> Callable[[], None] | None:
             "process. Unset JAX_NUM_CPU_DEVICES and --xla_force_host_platform_device_count in XLA_FLAGS, and start "
             "more ranks instead"
         )
-    return groups.make_groups_by_their_members()
+    return communicators.create_before_use()
 
 
 def _bypass_proxies(address: str) -> None:

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ferroket import _lib
-from ferroket.distributed import cores, failure, gpus, info, jax_start, meeting
+from ferroket.distributed import affinity, failure, gpus, info, jax_start, rendezvous
 from ferroket.distributed.coordinator import Coordinator
 from ferroket.distributed.gpus import Gpus
 from ferroket.distributed.info import RuntimeInfo
 from ferroket.distributed.node import Node, this_node
+from ferroket.distributed.process_group import MpiProcessGroup, ProcessGroup
 from ferroket.distributed.watchdog import Watchdog, limit_from_environment
-from ferroket.distributed.world import MpiWorld, World
 
 _COLLECTIVES = ("mpi", "gloo")
 _BINDINGS = ("auto", "none")
@@ -35,7 +35,7 @@ class _Report:
 
     settings: dict[str, str]
     node: Node
-    mask: cores.Cores
+    mask: affinity.Cores
     gpus: Gpus
     beacon: tuple[int, int] | None
     problem: str | None
@@ -83,16 +83,16 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
     with _deadline(launcher):
         own_gpus, problem = _look_around()
         mpi: _lib.Mpi | None = None
-        if meeting.needs_mpi(launcher, settings["FERROKET_COLLECTIVES"], own_gpus):
-            mpi, origin = meeting.over_mpi(launcher)
-            world: World = MpiWorld(mpi)
+        if rendezvous.needs_mpi(launcher, settings["FERROKET_COLLECTIVES"], own_gpus):
+            mpi, origin = rendezvous.over_mpi(launcher)
+            group: ProcessGroup = MpiProcessGroup(mpi)
         elif problem:
             raise RuntimeError(problem)
         else:
-            world, address = meeting.over_jax(launcher, own_gpus)
-        reports = _agree(world, settings, own_gpus, problem)
-        rank = world.rank
-        failure.end_job_with_this_rank(world, _name(reports, rank))
+            group, address = rendezvous.over_jax(launcher, own_gpus)
+        reports = _agree(group, settings, own_gpus, problem)
+        rank = group.rank
+        failure.end_job_with_this_rank(group, _name(reports, rank))
         _watch_node(rank, reports)
         by_rank, binding = _bind(reports, rank, settings["FERROKET_BIND"])
         _lib.keep_freed_memory()  # in a thread on the rank's own cores
@@ -100,24 +100,24 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
         _lib.set_yielding(yielding)
         local_gpus = _plan_gpus(reports)[rank]  # without MPI, what it supposed of the others; they may share one GPU
         if mpi:
-            with _shared_coordinator(world, reports) as address:
+            with _shared_coordinator(group, reports) as address:
                 jax_start.connect(
                     rank,
-                    world.size,
+                    group.size,
                     address=address,
                     bind_address=address,
                     collectives=settings["FERROKET_COLLECTIVES"],
                     gpus=local_gpus,
                 )
-        complete = jax_start.start(world.size, settings["FERROKET_COLLECTIVES"] if mpi else "gloo")
-        _end_together(world, reports, settings, complete)
+        complete = jax_start.start(group.size, settings["FERROKET_COLLECTIVES"] if mpi else "gloo")
+        _end_together(group, reports, settings, complete)
     own = reports[rank].node
     neighbours = [other for other, report in enumerate(reports) if report.node.machine == own.machine]
     platform = own_gpus.platform
     return info.remember(
         RuntimeInfo(
             rank=rank,
-            size=world.size,
+            size=group.size,
             local_rank=neighbours.index(rank),
             local_size=len(neighbours),
             hostname=own.hostname,
@@ -194,11 +194,11 @@ def _deadline(launcher: _lib.Launcher) -> _lib.Deadline:
     )
 
 
-def _agree(world: World, settings: dict[str, str], own_gpus: Gpus, problem: str | None) -> list[_Report]:
+def _agree(group: ProcessGroup, settings: dict[str, str], own_gpus: Gpus, problem: str | None) -> list[_Report]:
     """Exchanges the ranks' reports, and raises on every rank what went wrong on one."""
     settings = {**settings, **info.versions(), "the platform that JAX computes on": own_gpus.platform or "cpu"}
-    report = _Report(settings, this_node(), cores.allowed(), own_gpus, _lib.Beacon().address, problem)
-    reports = world.allgather(report)
+    report = _Report(settings, this_node(), affinity.allowed(), own_gpus, _lib.Beacon().address, problem)
+    reports = group.allgather(report)
     for rank, other in enumerate(reports):
         if other.problem:
             raise RuntimeError(f"rank {rank} on {other.node.hostname}: {other.problem}")
@@ -212,7 +212,7 @@ def _agree(world: World, settings: dict[str, str], own_gpus: Gpus, problem: str 
     return reports
 
 
-def _bind(reports: list[_Report], rank: int, mode: str) -> tuple[tuple[cores.Cores, ...], str]:
+def _bind(reports: list[_Report], rank: int, mode: str) -> tuple[tuple[affinity.Cores, ...], str]:
     """Binds this rank to its cores. Returns the cores of all ranks, and who chose them."""
     before = tuple(report.mask for report in reports)
     after = list(before)
@@ -221,25 +221,25 @@ def _bind(reports: list[_Report], rank: int, mode: str) -> tuple[tuple[cores.Cor
         ranks = [other for other, report in enumerate(reports) if report.node.machine == machine]
         masks = [before[other] for other in ranks]
         launcher_binds |= len(set(masks)) > 1
-        for place, cpus in zip(ranks, cores.plan(masks), strict=True):
+        for place, cpus in zip(ranks, affinity.plan(masks), strict=True):
             after[place] = cpus
-    if cores.can_bind() and mode == "auto" and tuple(after) != before:
-        cores.bind(after[rank])
+    if affinity.can_bind() and mode == "auto" and tuple(after) != before:
+        affinity.bind(after[rank])
         return tuple(after), "ferroket"
     return before, "launcher" if launcher_binds else "none"
 
 
-def _yields(reports: list[_Report], by_rank: tuple[cores.Cores, ...], mode: str) -> bool:
+def _yields(reports: list[_Report], by_rank: tuple[affinity.Cores, ...], mode: str) -> bool:
     """Whether ranks that wait give their core away: all do, or none, since MPI's calls have to match."""
     if mode != "auto":
         return mode == "always"
-    machines: dict[str, list[cores.Cores]] = {}
+    machines: dict[str, list[affinity.Cores]] = {}
     for report, mask in zip(reports, by_rank, strict=True):
         machines.setdefault(report.node.machine, []).append(mask)
     return any(max(_loads(masks).values()) > 1 for masks in machines.values())
 
 
-def _loads(masks: list[cores.Cores]) -> dict[int, Fraction]:
+def _loads(masks: list[affinity.Cores]) -> dict[int, Fraction]:
     """How many ranks each core has to serve, where each rank uses all of its cores alike."""
     loads: dict[int, Fraction] = {}
     for mask in masks:
@@ -249,17 +249,17 @@ def _loads(masks: list[cores.Cores]) -> dict[int, Fraction]:
 
 
 @contextmanager
-def _shared_coordinator(world: World, reports: list[_Report]) -> Iterator[str]:
+def _shared_coordinator(group: ProcessGroup, reports: list[_Report]) -> Iterator[str]:
     """The coordinator's address on all ranks, its port reserved by rank 0; or rank 0's error, on all ranks."""
     coordinator: Coordinator | None = None
     outcome: tuple[str | None, str | None] = (None, None)
-    if world.rank == 0:
+    if group.rank == 0:
         try:
             coordinator = Coordinator([report.node for report in reports])
             outcome = (coordinator.address, None)
         except RuntimeError as error:
             outcome = (None, f"rank 0 on {reports[0].node.hostname}: {error}")
-    address, problem = world.allgather(outcome)[0]
+    address, problem = group.allgather(outcome)[0]
     if address is None:
         raise RuntimeError(problem)
     if coordinator is None:
@@ -270,18 +270,18 @@ def _shared_coordinator(world: World, reports: list[_Report]) -> Iterator[str]:
 
 
 def _end_together(
-    world: World, reports: list[_Report], settings: dict[str, str], complete: Callable[[], None] | None
+    group: ProcessGroup, reports: list[_Report], settings: dict[str, str], complete: Callable[[], None] | None
 ) -> None:
     """Has the ranks wait for each other when their scripts have ended, before JAX and MPI are taken down.
 
     Args:
-        world: the ranks.
+        group: the ranks.
         reports: what they told each other.
         settings: those of the job.
         complete: returns when no program is left that uses MPI; called on all ranks at once.
     """
     limit = float(settings["FERROKET_WATCHDOG"])
-    watchdog = Watchdog(world.rank, [report.node.hostname for report in reports], limit) if limit else None
+    watchdog = Watchdog(group.rank, [report.node.hostname for report in reports], limit) if limit else None
     process = os.getpid()
 
     def end() -> None:
@@ -290,16 +290,16 @@ def _end_together(
         if watchdog:
             watchdog.script_ended()
         try:
-            if world.wait_for_all() and complete:
+            if group.wait_for_all() and complete:
                 complete()
         finally:
             if watchdog:
                 watchdog.stop()
             _lib.Beacon.finished()
 
-    if isinstance(world, MpiWorld):
+    if isinstance(group, MpiProcessGroup):
         # XLA would finalize MPI only if its collectives ran over it. Handlers are called last to first: `end` before.
-        atexit.register(world.mpi.finish)
+        atexit.register(group.mpi.finish)
     atexit.register(end)
     if watchdog:
         watchdog.start()

@@ -177,7 +177,7 @@ class Watchdog:
                 store.key_value_set(key, json.dumps(asdict(report)), allow_overwrite=True)
                 reported = True
                 if self._rank == 0:
-                    self._judge(dict(store.key_value_dir_get(_FOLDER)))
+                    self._end_if_deadlocked(dict(store.key_value_dir_get(_FOLDER)))
             last = _Look.now()  # what it took to look is no progress
 
     def _report(self, look: _Look, stuck: float) -> Report:
@@ -196,7 +196,7 @@ class Watchdog:
             parts.append(stack if ident == self._main else f"  thread {names.get(ident, ident)}:\n{stack}")
         return "\n".join(parts)
 
-    def _judge(self, stored: Mapping[str, str]) -> None:
+    def _end_if_deadlocked(self, stored: Mapping[str, str]) -> None:
         reports = {int(key.rsplit("/", 1)[1]): Report(**json.loads(text)) for key, text in stored.items()}
         # A report may be older than its rank's last step: it has to come again, for the same place and a longer time.
         before, self._suspects = self._suspects, reports

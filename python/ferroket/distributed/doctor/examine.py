@@ -1,4 +1,4 @@
-"""The doctor's visit: facts first, then a trial, then the judgement. It ends where a run would hang or crash."""
+"""The doctor's visit: facts first, then a trial, then the diagnosis. It ends where a run would hang or crash."""
 
 import contextlib
 import sys
@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 
 from ferroket.distributed.doctor import present, trial
+from ferroket.distributed.doctor.diagnosis import Examination, Severity, diagnose, is_gloo
 from ferroket.distributed.doctor.facts import Facts, Library, collect, find_library, launching_ancestors
-from ferroket.distributed.doctor.judge import Examination, Severity, is_gloo, judge
 from ferroket.distributed.doctor.neighbours import Neighbours, wait
 from ferroket.distributed.doctor.trial import Outcome
 
@@ -59,7 +59,7 @@ def examine(*, as_json: bool = False, file: Path | None = None, own_trial: bool 
         examination = Examination(
             facts=facts, neighbours=node, library=library, library_error=library_error, outcome=outcome
         )
-        problems = judge(examination)
+        problems = diagnose(examination)
         if page:
             page.running(examination)
             page.problems(examination, problems)

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from ferroket import _lib
-from ferroket.distributed import cores
+from ferroket.distributed import affinity
 from ferroket.distributed.doctor import limits
 from ferroket.distributed.info import is_initialized
 from ferroket.distributed.library import find_mpirun, search_prefixes
@@ -160,7 +160,7 @@ def collect() -> Facts:
     launcher = _lib.detect_launcher()
     node = this_node()
     address, address_error = _resolve(node.hostname)
-    mask = cores.allowed()
+    mask = affinity.allowed()
     memory, memory_free = limits.memory()
     shm = limits.shared_memory()
     return Facts(
@@ -180,7 +180,7 @@ def collect() -> Facts:
         early=[] if is_initialized() else [name for name in ("netket", "jax", "jaxlib") if name in sys.modules],
         startup_file=_startup_file(),
         cores=list(mask),
-        physical=["{}.{}".format(*cores.physical_core(cpu)) for cpu in mask],
+        physical=["{}.{}".format(*affinity.physical_core(cpu)) for cpu in mask],
         node_cores=psutil.cpu_count() or len(mask),
         node_physical=psutil.cpu_count(logical=False),
         available_cores=limits.core_count() or psutil.cpu_count() or len(mask),

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ferroket.distributed.cores import describe
+from ferroket.distributed.affinity import describe
+from ferroket.distributed.doctor.diagnosis import Examination, Problem, Severity
 from ferroket.distributed.doctor.facts import Facts, Library
-from ferroket.distributed.doctor.judge import Examination, Problem, Severity
 
 # Columns of running text where there is no terminal to say.
 _WIDTH = 110

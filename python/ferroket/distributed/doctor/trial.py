@@ -18,7 +18,7 @@ from typing import IO, Any
 import psutil
 
 from ferroket import _lib
-from ferroket.distributed.cores import describe
+from ferroket.distributed.affinity import describe
 from ferroket.distributed.doctor.facts import Facts
 from ferroket.distributed.doctor.neighbours import Neighbours, wait
 from ferroket.distributed.doctor.psum import Psum
@@ -239,12 +239,12 @@ def _ending(code: int) -> str:
 def _end(process: "subprocess.Popen[bytes]", *, at_once: bool) -> None:
     """Ends what still runs of a process and its descendants; a launcher gets some time to end its ranks."""
     try:
-        family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        processes = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     except psutil.NoSuchProcess:
         return
     if process.poll() is None and not at_once:
         process.terminate()
-    _, alive = psutil.wait_procs(family, timeout=0 if at_once else _ENDING)
+    _, alive = psutil.wait_procs(processes, timeout=0 if at_once else _ENDING)
     for other in alive:
         other.kill()
     process.wait()

@@ -22,7 +22,7 @@ from ferroket import _lib
 from ferroket.distributed.doctor import psum
 from ferroket.distributed.doctor.facts import Facts, collect
 from ferroket.distributed.library import search_prefixes
-from ferroket.distributed.world import MpiWorld
+from ferroket.distributed.process_group import MpiProcessGroup
 
 # What begins a line for the doctor; anything else on stdout is somebody else's.
 MARK = "@ferroket-doctor "
@@ -71,7 +71,7 @@ def main() -> None:
             memory=psutil.Process().memory_info().rss,
             devices=devices,
         )
-        exchange = MpiWorld(_lib.attach_mpi(search_prefixes())).allgather if info.mpi else _exchange_over_jax
+        exchange = MpiProcessGroup(_lib.attach_mpi(search_prefixes())).allgather if info.mpi else _exchange_over_jax
         ranks = exchange(running)
         if info.rank == 0:
             _tell(info=asdict(info), ranks=[asdict(rank) for rank in ranks])

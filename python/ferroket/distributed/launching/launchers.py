@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ferroket import _lib
-from ferroket.distributed import cores
+from ferroket.distributed import affinity
 from ferroket.distributed.library import find_mpirun
 
 Binding = Literal["ferroket", "core", "none", "default"]
@@ -89,4 +89,4 @@ def exit_code(code: int, said: str, ranks: int) -> int:
 
 def _physical_cores() -> int:
     """What Open MPI counts as the slots of a node."""
-    return len({cores.physical_core(cpu) for cpu in cores.allowed()})
+    return len({affinity.physical_core(cpu) for cpu in affinity.allowed()})

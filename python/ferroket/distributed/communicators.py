@@ -1,11 +1,11 @@
-"""Communicators for groups of ranks: made by their members alone, before a program needs them.
+"""Communicators for groups of ranks: created by their members alone, before a program needs them.
 
-XLA's wrapper of MPI makes a communicator for a group by splitting the world, which waits for *all* ranks. A program
-on a mesh over some of the ranks waits for ever, and so does one whose groups only some ranks have made before. The
-wrapper can make a group by its members alone, but has to be told them: XLA's call doesn't say. So each program is
-looked at before it runs for the first time. For each group in it that is new, a tiny program is run that does nothing
-but gather over that group, after the group was announced to the wrapper; XLA keeps its communicator for good. Groups
-are made in an order that is the same on all ranks, so no two wait for each other.
+XLA's wrapper of MPI creates a communicator for a group by splitting the world, which waits for *all* ranks. A program
+on a mesh over some of the ranks waits for ever, and so does one for whose groups only some ranks have communicators.
+Our wrapper can create a communicator by its members alone, but has to be told them: XLA's call doesn't say. So each
+program is looked at before it runs for the first time. Each new group in it is announced to the wrapper, and a tiny
+program is run that does nothing but gather over it; XLA keeps its communicator for good. They are created in an order
+that is the same on all ranks, so no two wait for each other.
 """
 
 import math
@@ -154,44 +154,44 @@ def refuse_float16(hlo: str) -> None:
         )
 
 
-class _Groups:
-    """The groups that this process is a member of and has a communicator for."""
+class _Communicators:
+    """The communicators of this process, by group."""
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
-        self._made: dict[tuple[int, ...], Callable[[], None]] = {}
+        self._created: dict[tuple[int, ...], Callable[[], None]] = {}
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def prepare(self, program: Any) -> None:
-        """Makes the new groups of a compiled program that is about to run."""
+        """Creates communicators for the new groups of a compiled program that is about to run."""
         if program in self._seen:
             return
         devices = devices_of_program(program)
         if devices and devices[0].platform == "cpu":
             hlo = hlo_of_program(program)
             refuse_float16(hlo)
-            self.make(tuple(devices[place] for place in places) for places in groups_of(hlo, len(devices)))
+            self.create(tuple(devices[place] for place in places) for places in groups_of(hlo, len(devices)))
         self._seen.add(program)
 
-    def make(self, groups: Iterable[Group]) -> None:
-        """Makes those groups of which this process is a member, and which it hasn't yet."""
+    def create(self, groups: Iterable[Group]) -> None:
+        """Creates the communicators of those groups of which this process is a member, if it hasn't them yet."""
         for group in sorted(groups, key=_ids):
             ranks = [device.process_index for device in group]
-            if self._rank not in ranks or _ids(group) in self._made:
+            if self._rank not in ranks or _ids(group) in self._created:
                 continue
-            self._made[_ids(group)] = _no_program
+            self._created[_ids(group)] = _no_program
             _lib.announce_group((group[0].id, ranks))
             try:
-                self._made[_ids(group)] = _gather_over(group)
+                self._created[_ids(group)] = _gather_over(group)
             except BaseException:
-                del self._made[_ids(group)]
+                del self._created[_ids(group)]
                 raise
             finally:
                 _lib.announce_group(None)
 
     def gather(self, group: Group) -> None:
-        """Runs the program that made a group, and waits for it."""
-        self._made[_ids(group)]()
+        """Runs the program that created a group's communicator, and waits for it."""
+        self._created[_ids(group)]()
 
 
 def _ids(group: Group) -> tuple[int, ...]:
@@ -241,8 +241,8 @@ def _compile_gather(group: Group) -> Callable[[], None]:
     return run
 
 
-def make_groups_by_their_members() -> Callable[[], None]:
-    """From now on JAX's programs find their groups made. The group of all ranks is made now; all have to call it.
+def create_before_use() -> Callable[[], None]:
+    """From now on JAX's programs find their communicators. That of all ranks is created now; all have to call it.
 
     Returns:
         A function that returns when all programs with collectives that were started before have ended: JAX runs them
@@ -250,8 +250,8 @@ def make_groups_by_their_members() -> Callable[[], None]:
     """
     import jax
 
-    groups = _Groups(jax.process_index())
-    before_each_run(groups.prepare)
+    communicators = _Communicators(jax.process_index())
+    before_each_run(communicators.prepare)
     everyone = tuple(jax.devices())
-    groups.make([everyone])
-    return partial(groups.gather, everyone)
+    communicators.create([everyone])
+    return partial(communicators.gather, everyone)

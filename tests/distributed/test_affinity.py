@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from ferroket.distributed import cores
+from ferroket.distributed import affinity
 
 
 def own_core(cpu: int) -> tuple[int, int]:
@@ -33,30 +33,30 @@ def two_threads_a_core(cpu: int) -> tuple[int, int]:
         ),
     ],
 )
-def test_plan(masks: list[cores.Cores], expected: list[cores.Cores]) -> None:
-    assert cores.plan(masks, own_core) == tuple(expected)
+def test_plan(masks: list[affinity.Cores], expected: list[affinity.Cores]) -> None:
+    assert affinity.plan(masks, own_core) == tuple(expected)
 
 
 def test_hyperthreads_of_a_core_stay_together() -> None:
     everything = tuple(range(8))
-    assert cores.plan([everything] * 2, two_threads_a_core) == ((0, 1, 4, 5), (2, 3, 6, 7))
-    assert cores.plan([everything] * 4, two_threads_a_core) == ((0, 4), (1, 5), (2, 6), (3, 7))
+    assert affinity.plan([everything] * 2, two_threads_a_core) == ((0, 1, 4, 5), (2, 3, 6, 7))
+    assert affinity.plan([everything] * 4, two_threads_a_core) == ((0, 4), (1, 5), (2, 6), (3, 7))
 
 
 def test_the_running_system_has_a_topology() -> None:
-    physical = {cores.physical_core(cpu) for cpu in cores.allowed()}
-    assert 1 <= len(physical) <= len(cores.allowed())
+    physical = {affinity.physical_core(cpu) for cpu in affinity.allowed()}
+    assert 1 <= len(physical) <= len(affinity.allowed())
 
 
 @pytest.mark.parametrize(
     ("own", "text"),
     [((0,), "0"), ((0, 1, 2, 3), "0-3"), ((0, 2, 3, 8), "0,2-3,8"), ((), "")],
 )
-def test_describe(own: cores.Cores, text: str) -> None:
-    assert cores.describe(own) == text
+def test_describe(own: affinity.Cores, text: str) -> None:
+    assert affinity.describe(own) == text
 
 
-@pytest.mark.skipif(not cores.can_bind(), reason="this system doesn't let a process choose its cores")
+@pytest.mark.skipif(not affinity.can_bind(), reason="this system doesn't let a process choose its cores")
 def test_bind_reaches_every_thread() -> None:
     import threading
 
@@ -68,16 +68,16 @@ def test_bind_reaches_every_thread() -> None:
         masks.append(os.sched_getaffinity(0))
         done.set()
 
-    before = cores.allowed()
+    before = affinity.allowed()
     thread = threading.Thread(target=early)
     thread.start()
     try:
-        cores.bind(before[:1])
+        affinity.bind(before[:1])
         bound.set()
         done.wait()
         assert masks == [{before[0]}]
     finally:
         bound.set()
         thread.join()
-        cores.bind(before)
-    assert cores.allowed() == before
+        affinity.bind(before)
+    assert affinity.allowed() == before

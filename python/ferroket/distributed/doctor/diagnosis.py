@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from ferroket.distributed.cores import describe, plan
+from ferroket.distributed.affinity import describe, plan
 from ferroket.distributed.doctor.facts import Facts, Library
 from ferroket.distributed.doctor.trial import RANKS, Failure, Outcome
 from ferroket.distributed.doctor.worker import Running
@@ -85,7 +85,7 @@ def is_gloo(facts: Facts) -> bool:
     return facts.variables.get("FERROKET_COLLECTIVES") == "gloo"
 
 
-def judge(examination: Examination) -> list[Problem]:
+def diagnose(examination: Examination) -> list[Problem]:
     """The problems, errors first."""
     causes = [
         *_packages(examination),

@@ -1,11 +1,11 @@
-"""Groups of ranks: found in a program's text, and made by their members alone."""
+"""Communicators of groups of ranks: found in a program's text, and created by their members alone."""
 
 import re
 import textwrap
 
 import pytest
 
-from ferroket.distributed.groups import groups_of, refuse_float16
+from ferroket.distributed.communicators import groups_of, refuse_float16
 from mpi import PREFIXES, run_ranks
 
 PRELUDE = """

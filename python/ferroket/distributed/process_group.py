@@ -1,4 +1,4 @@
-"""What the ranks of a job agree on before JAX computes: over MPI where there is one, else over JAX's coordinator."""
+"""The ranks of a job before JAX computes: they exchange values over MPI or JAX's coordinator, and wait there."""
 
 import pickle
 from typing import Protocol, TypeVar
@@ -12,8 +12,8 @@ T = TypeVar("T")
 _FOREVER = 10**9
 
 
-class World(Protocol):
-    """The ranks of a job, to each other. Every method but ``abort`` is a collective of all of them."""
+class ProcessGroup(Protocol):
+    """All ranks of a job. Every method but ``abort`` is a collective of all of them."""
 
     rank: int
     size: int
@@ -31,7 +31,7 @@ class World(Protocol):
         """Ends the whole job with this exit code."""
 
 
-class MpiWorld:
+class MpiProcessGroup:
     """The ranks over MPI."""
 
     def __init__(self, mpi: _lib.Mpi) -> None:
@@ -39,7 +39,7 @@ class MpiWorld:
         self.rank = mpi.rank
         self.size = mpi.size
 
-    def allgather(self, value: T) -> list[T]:  # noqa: D102 - World's
+    def allgather(self, value: T) -> list[T]:  # noqa: D102 - ProcessGroup's
         return [pickle.loads(part) for part in self.mpi.allgather(pickle.dumps(value))]
 
     def wait_for_all(self) -> bool:  # noqa: D102
@@ -49,7 +49,7 @@ class MpiWorld:
         self.mpi.abort(code)
 
 
-class StoreWorld:
+class StoreProcessGroup:
     """The ranks over JAX's coordinator, which keeps a store of keys and values. JAX has to be connected."""
 
     def __init__(self, rank: int, size: int) -> None:

@@ -1,4 +1,4 @@
-"""How the ranks of a job find each other: over MPI, or where none is needed, over JAX's coordinator."""
+"""The rendezvous of a job's ranks: over MPI, or where none is needed, over JAX's coordinator."""
 
 import os
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from ferroket.distributed.coordinator import Coordinator
 from ferroket.distributed.gpus import Gpus
 from ferroket.distributed.library import search_prefixes
 from ferroket.distributed.node import this_node
-from ferroket.distributed.world import StoreWorld
+from ferroket.distributed.process_group import StoreProcessGroup
 
 # What `ferroket launch` sets beside FERROKET_RANK and FERROKET_SIZE.
 COORDINATOR = "FERROKET_COORDINATOR"
@@ -52,7 +52,7 @@ def over_mpi(launcher: _lib.Launcher) -> tuple[_lib.Mpi, str]:
     return mpi, found.origin
 
 
-def over_jax(launcher: _lib.Launcher, own: Gpus) -> tuple[StoreWorld, str]:
+def over_jax(launcher: _lib.Launcher, own: Gpus) -> tuple[StoreProcessGroup, str]:
     """Connects JAX's processes, and returns the ranks over its coordinator, and the coordinator's address."""
     step = slurm.step(os.environ) if launcher.kind == "slurm" else None
     if step is not None:
@@ -70,7 +70,7 @@ def over_jax(launcher: _lib.Launcher, own: Gpus) -> tuple[StoreWorld, str]:
             collectives="gloo",  # without MPI; beside GPUs it is for what is computed on their host
             gpus=_own_gpus(own, place),
         )
-    return StoreWorld(launcher.rank, launcher.size), address
+    return StoreProcessGroup(launcher.rank, launcher.size), address
 
 
 def _own_gpus(own: Gpus, place: tuple[int, int, int | None]) -> Sequence[int] | None:
