@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ferroket.bench import hamiltonians, jobs, local_energy, models
-from ferroket.distributed import cores
+from ferroket.distributed import affinity
 
 PEERS = [local_energy.DEFAULT]
 if local_energy.local_value_kernel_jax_packed is not None:
@@ -77,7 +77,7 @@ def test_wrong_numbers_are_not_timed(monkeypatch, case):
 def test_beside_itself():
     rows = {row.case: row for row in local_energy.run(cases="", batch=4, rounds=1).rows if "beside" in row.case}
     assert rows["float32 beside float64"].bars == {"float64": 1.6}
-    if len(cores.allowed()) > 1:
+    if len(affinity.allowed()) > 1:
         assert rows["all cores beside one"].bars == {"one core": 1.7}
         two = rows["two ranks beside one, each with one core"]
         assert two.bars == {"one rank": 1.8}

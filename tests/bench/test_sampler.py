@@ -10,7 +10,7 @@ import pytest
 
 import ferroket as fk
 from ferroket.bench import hamiltonians, sampler, states, vmc
-from ferroket.distributed import cores
+from ferroket.distributed import affinity
 from ferroket.sampler import chains
 from variational_states import random_like
 
@@ -33,7 +33,7 @@ def test_beside_netket():
     assert row.bars == {sampler.NETKET: 2.0}
 
 
-@pytest.mark.skipif(len(cores.allowed()) < 2, reason="one core is never beside another one")
+@pytest.mark.skipif(len(affinity.allowed()) < 2, reason="one core is never beside another one")
 @pytest.mark.usefixtures("small")
 def test_beside_itself():
     rows = {row.case: row for row in sampler.run(cases="beside", batch=32, rounds=1).rows}

@@ -19,7 +19,7 @@ from ferroket.bench.cases import run as run_cases
 from ferroket.bench.hamiltonians import fermi_hubbard, heisenberg, ising
 from ferroket.bench.report import Report, Row
 from ferroket.bench.timing import on_one_core, paired, seconds
-from ferroket.distributed import cores
+from ferroket.distributed import affinity
 from ferroket.operator import accelerate
 
 try:
@@ -87,10 +87,10 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
         for network, of_model in models.networks(shape, species).items():
             found[f"{lattice}, {network}"] = partial(_network, build, of_model, batch, rounds)
     found[_SINGLE] = partial(_single, batch, rounds)
-    if cores.can_bind() and len(cores.allowed()) > 1:
+    if affinity.can_bind() and len(affinity.allowed()) > 1:
         found[_CORES] = partial(_cores, batch, rounds)
         found[_RANKS] = partial(_ranks, batch, rounds)
-    if cores.can_bind():
+    if affinity.can_bind():
         found[_FLOPS] = partial(_flops, batch, rounds)
     title = f"local energies of {batch} samples"
     rows = run_cases(found, cases=cases, batch=batch)

@@ -13,7 +13,7 @@ from ferroket.bench.cases import run as run_cases
 from ferroket.bench.hamiltonians import CASES, heisenberg
 from ferroket.bench.report import Report, Row
 from ferroket.bench.timing import on_one_core, paired
-from ferroket.distributed import cores
+from ferroket.distributed import affinity
 from ferroket.operator import accelerate
 
 OURS, JAX, NUMBA = "Ferroket", "NetKet JAX", "NetKet numba"
@@ -43,7 +43,7 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     """
     found: dict[str, Callable[[str], Iterator[Row]]] = {name: partial(_rows, batch, rounds) for name in CASES}
     found[_SPARSE] = partial(_sparse, rounds)
-    if cores.can_bind() and len(cores.allowed()) > 1:
+    if affinity.can_bind() and len(affinity.allowed()) > 1:
         found[_CORES] = partial(_cores, batch, rounds)
     rows = run_cases(found, cases=cases, batch=batch)
     title = f"connected elements of {batch} samples"

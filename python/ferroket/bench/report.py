@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ferroket.distributed import cores
+from ferroket.distributed import affinity
 from ferroket.distributed.info import versions
 
 
@@ -136,7 +136,7 @@ def machine() -> dict[str, Any]:
         model = named[0].split(":", 1)[1].strip() if named else model
     return {
         "processor": model,
-        "cores": len(cores.allowed()),
+        "cores": len(affinity.allowed()),
         "system": platform.system(),
         "arch": platform.machine(),
     }

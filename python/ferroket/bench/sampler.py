@@ -11,7 +11,7 @@ from ferroket.bench.cases import run as run_cases
 from ferroket.bench.report import Report, Row
 from ferroket.bench.states import CASES, CHAINS, MORE, Case
 from ferroket.bench.timing import paired
-from ferroket.distributed import cores
+from ferroket.distributed import affinity
 
 OURS, NETKET = "Ferroket", "NetKet"
 _RANKS_BAR = 1.8
@@ -37,7 +37,7 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     found: dict[str, Callable[[str], Iterator[Row]]] = {
         name: partial(_case, case, batch, rounds) for name, case in (CASES | MORE).items()
     }
-    if cores.can_bind() and len(cores.allowed()) > 1:
+    if affinity.can_bind() and len(affinity.allowed()) > 1:
         found["all cores beside one"] = partial(_cores, batch, rounds)
         found["two ranks beside one, each with one core"] = partial(_ranks, batch, rounds)
     rows = run_cases(found, cases=cases, batch=batch)

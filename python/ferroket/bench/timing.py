@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ferroket.distributed import cores
+from ferroket.distributed import affinity
 
 
 def paired(
@@ -47,9 +47,9 @@ def seconds(call: Callable[[], Any]) -> float:
 
 def on_one_core(call: Callable[[], Any]) -> None:
     """Calls a function while the process may use but the first of its cores."""
-    allowed = cores.allowed()
-    cores.bind(allowed[:1])
+    allowed = affinity.allowed()
+    affinity.bind(allowed[:1])
     try:
         call()
     finally:
-        cores.bind(allowed)
+        affinity.bind(allowed)
