@@ -49,7 +49,7 @@ class Job(Protocol):
         """Sends a signal to the launcher, which passes it on, or to the ranks."""
 
 
-class Family:
+class JobProcesses:
     """The processes of one job, whatever group and session they are in."""
 
     def __init__(self) -> None:
@@ -97,10 +97,10 @@ class Family:
 class MpiJob:
     """Ranks that an MPI's launcher starts."""
 
-    def __init__(self, command: Command, ranks: int, family: Family, relay: Relay) -> None:
+    def __init__(self, command: Command, ranks: int, processes: JobProcesses, relay: Relay) -> None:
         self._ranks = ranks
         self._relay = relay
-        self._mpirun = _start(command, {**family.environment(command), **relay.named_pipes()}, relay, None)
+        self._mpirun = _start(command, {**processes.environment(command), **relay.named_pipes()}, relay, None)
 
     def has_ended(self) -> bool:  # noqa: D102 - Job's
         return self._mpirun.poll() is not None
@@ -115,12 +115,12 @@ class MpiJob:
 class LocalJob:
     """Ranks that are processes of this one."""
 
-    def __init__(self, commands: Sequence[Command], family: Family, relay: Relay) -> None:
+    def __init__(self, commands: Sequence[Command], processes: JobProcesses, relay: Relay) -> None:
         self._running = len(commands)
         self._failure = 0
         self._codes: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._processes = [
-            _start(command, family.environment(command), relay, rank) for rank, command in enumerate(commands)
+            _start(command, processes.environment(command), relay, rank) for rank, command in enumerate(commands)
         ]
         for process in self._processes:
             # The first that fails is the cause: a thread each sees them in their order.
@@ -178,12 +178,12 @@ def caught_signals() -> Iterator[list[int]]:
             signal.signal(signum, handler)
 
 
-def supervise(job: Job, family: Family, relay: Relay, received: list[int]) -> int | None:
+def supervise(job: Job, processes: JobProcesses, relay: Relay, received: list[int]) -> int | None:
     """Waits for a job's end, passes signals on to it, and leaves no process of it behind.
 
     Args:
         job: what runs.
-        family: its processes.
+        processes: its processes.
         relay: its output; if that can't be written any more, the job ends.
         received: grows by each signal that this process gets.
 
@@ -208,9 +208,9 @@ def supervise(job: Job, family: Family, relay: Relay, received: list[int]) -> in
             time.sleep(_POLL)
     finally:
         if ending is None:
-            family.end()
+            processes.end()
         else:
-            family.kill()
+            processes.kill()
     return ending
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 from ferroket import _lib
 from ferroket.distributed.coordinator import Coordinator
 from ferroket.distributed.launching import launchers
-from ferroket.distributed.launching.jobs import Family, Job, LocalJob, MpiJob, caught_signals, supervise
+from ferroket.distributed.launching.jobs import Job, JobProcesses, LocalJob, MpiJob, caught_signals, supervise
 from ferroket.distributed.launching.launchers import Command
 from ferroket.distributed.launching.output import Relay
 from ferroket.distributed.library import search_prefixes
@@ -87,12 +87,14 @@ def launch(
         except OSError as error:
             raise LaunchError(f"--log-dir {str(log_dir)!r}: {error.strerror} ({error.filename})") from error
         oom_kills = _lib.oom_kills()
-        family = Family()
+        processes = JobProcesses()
         job: Job = (
-            MpiJob(commands[0], ranks, family, relay) if collectives == "mpi" else LocalJob(commands, family, relay)
+            MpiJob(commands[0], ranks, processes, relay)
+            if collectives == "mpi"
+            else LocalJob(commands, processes, relay)
         )
         relay.start()
-        ending = supervise(job, family, relay, received)
+        ending = supervise(job, processes, relay, received)
     code = job.exit_code() if ending is None else 128 + ending
     if code and ending is None:
         relay.show_hidden()
