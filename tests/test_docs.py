@@ -119,8 +119,9 @@ def test_commands_and_their_options_exist(page: Path) -> None:
 
 def test_the_doctors_words_are_its_own() -> None:
     """Each line that a page quotes is one that the doctor can print."""
-    source = (ROOT / "python" / "ferroket" / "distributed" / "doctor" / "diagnosis.py").read_text()
-    patterns = [pattern(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.JoinedStr)]
+    doctor = ROOT / "python" / "ferroket" / "distributed" / "doctor"
+    trees = [ast.parse((doctor / name).read_text()) for name in ("diagnosis.py", "performance.py")]
+    patterns = [pattern(node) for tree in trees for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
     text = "".join(page.read_text() for page in PAGES)
     quoted = re.findall(r"^(?:ERROR|WARNING): (.*(?:\n  .*)*)", text, re.MULTILINE)
     assert len(quoted) >= 10

@@ -18,7 +18,8 @@ import pytest
 
 from ferroket.distributed import affinity
 from ferroket.distributed.doctor import limits
-from ferroket.distributed.doctor.diagnosis import Examination, Problem, diagnose
+from ferroket.distributed.doctor.diagnosis import diagnose
+from ferroket.distributed.doctor.examination import Examination, Problem
 from ferroket.distributed.doctor.facts import Facts, Library, collect, relevant_variables
 from ferroket.distributed.doctor.neighbours import Neighbours
 from ferroket.distributed.doctor.present import Page, as_json

@@ -9,7 +9,8 @@ from pathlib import Path
 import psutil
 
 from ferroket.distributed.doctor import present, trial
-from ferroket.distributed.doctor.diagnosis import Examination, Severity, diagnose, is_gloo
+from ferroket.distributed.doctor.diagnosis import diagnose
+from ferroket.distributed.doctor.examination import Examination, Severity, is_gloo
 from ferroket.distributed.doctor.facts import Facts, Library, collect, find_library, launching_ancestors
 from ferroket.distributed.doctor.neighbours import Neighbours, wait
 from ferroket.distributed.doctor.trial import Outcome

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ferroket.distributed.affinity import describe
-from ferroket.distributed.doctor.diagnosis import Examination, Problem, Severity
+from ferroket.distributed.doctor.examination import Examination, Problem, Severity, count
 from ferroket.distributed.doctor.facts import Facts, Library
 
 # Columns of running text where there is no terminal to say.
@@ -80,10 +80,10 @@ class Page:
             self._paragraph("mend: ", problem.mend, "bold green")
             print()
         errors = sum(problem.severity is Severity.ERROR for problem in problems)
-        warnings = _count(len(problems) - errors, "warning")
+        warnings = count(len(problems) - errors, "warning")
         tried = "A run works" if examination.works else "No run was tried"
         if errors:
-            print(Text(f"A run would fail: {_count(errors, 'error')}, {warnings}.", "bold red"))
+            print(Text(f"A run would fail: {count(errors, 'error')}, {warnings}.", "bold red"))
         elif problems:
             print(Text(f"{tried}, with {warnings}.", "bold yellow"))
         else:
@@ -209,7 +209,7 @@ def _run(examination: Examination) -> Rows:
     rows: Rows = []
     if outcome.info:
         info = outcome.info
-        nodes = f"{info['size']} on {_count(info['nodes'], 'node')}"
+        nodes = f"{info['size']} on {count(info['nodes'], 'node')}"
         rows += [
             ("ranks", nodes),
             ("MPI", f"{info['mpi']}, {info['mpi_path']}" if info["mpi"] else "not used"),
@@ -241,7 +241,3 @@ def _size(number: int) -> str:
 
 def _time(seconds: float) -> str:
     return f"{1e6 * seconds:.3g} µs" if seconds < 1e-3 else f"{1e3 * seconds:.3g} ms"  # noqa: PLR2004
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"

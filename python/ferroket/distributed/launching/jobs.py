@@ -119,10 +119,10 @@ class LocalJob:
         self._running = len(commands)
         self._failure = 0
         self._codes: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self._processes = [
+        self._ranks = [
             _start(command, processes.environment(command), relay, rank) for rank, command in enumerate(commands)
         ]
-        for process in self._processes:
+        for process in self._ranks:
             # The first that fails is the cause: a thread each sees them in their order.
             threading.Thread(target=lambda own=process: self._codes.put(own.wait()), daemon=True).start()
 
@@ -136,7 +136,7 @@ class LocalJob:
         return self._failure if self._failure >= 0 else 128 - self._failure
 
     def send(self, signum: int) -> None:  # noqa: D102
-        for process in self._processes:
+        for process in self._ranks:
             process.send_signal(signum)
 
 
