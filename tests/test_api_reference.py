@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 PAGES = Path(__file__).parents[1] / "docs" / "api"
-NAMESPACES = ("", ".operator", ".local_energy", ".sampler", ".distributed")
+NAMESPACES = ("", ".operator", ".ansatz", ".local_energy", ".sampler", ".distributed")
 # The names that the directives document: whole ones, or with the module that follows.
 DOCUMENTED = [
     f"{module}.{name}" if module else name

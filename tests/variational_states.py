@@ -36,7 +36,7 @@ MODELS = {
     "Jastrow, real": Jastrow(param_dtype=float),
     "Jastrow, complex64": Jastrow(param_dtype=np.complex64),
 }
-"""Of each family, for the six sites of :data:`CHAIN`."""
+"""Of each ansatz, for the six sites of :data:`CHAIN`."""
 
 # One that flips single sites, one that flips pairs and conserves their sum, and one with complex elements and strings.
 OPERATORS = {

@@ -8,7 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ferroket import distributed, local_energy, operator, sampler
+    from ferroket import ansatz, distributed, local_energy, operator, sampler
     from ferroket.acceleration import disable, enable
     from ferroket.distributed import initialize, runtime_info
     from ferroket.local_energy import explain
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # Where each public name lives; a name that equals its module is the module itself.
 _PUBLIC = {
     "accelerate": "ferroket.operator",
+    "ansatz": "ferroket.ansatz",
     "disable": "ferroket.acceleration",
     "distributed": "ferroket.distributed",
     "enable": "ferroket.acceleration",
@@ -31,6 +32,7 @@ _PUBLIC = {
 __all__ = [
     "__version__",
     "accelerate",
+    "ansatz",
     "disable",
     "distributed",
     "enable",

@@ -12,7 +12,7 @@ from netket.vqs import get_local_kernel, get_local_kernel_arguments
 from netket.vqs.mc import kernels
 
 import ferroket as fk
-from ferroket.local_energy import enabling
+from ferroket.operator import cache
 from ferroket.operator.accelerated import Accelerated
 from mpi import FULL
 from variational_states import CHAIN, MODELS, SPINS, make_state
@@ -99,7 +99,7 @@ def test_disabled_all_is_as_before() -> None:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The operators that are accelerated, one after another."""
     made: list[Any] = []
-    monkeypatch.setattr(enabling, "accelerate", lambda operator: made.append(operator) or fk.accelerate(operator))
+    monkeypatch.setattr(cache, "accelerate", lambda operator: made.append(operator) or fk.accelerate(operator))
     return made
 
 
@@ -123,9 +123,9 @@ def test_nothing_is_kept_of_an_operator_that_is_gone() -> None:
     state, operator = make_state(RBM, SPINS), nk.operator.Heisenberg(SPINS, CHAIN, cls=nk.operator.LocalOperatorNumba)
     fk.enable()
     state.expect(operator)
-    size = len(enabling._CACHE)
+    size = len(cache._CACHE)
     del operator
-    assert len(enabling._CACHE) == size - 1
+    assert len(cache._CACHE) == size - 1
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_explanations() -> None:
     state, operator = make_state(RBM, SPINS), HAMILTONIANS["Ising"]
     assert "call fk.enable()" in str(fk.explain(state, operator))
     ours = fk.explain(state, fk.accelerate(operator))
-    assert (ours.path, ours.family, ours.reasons) == ("known ratios", "RBM", [])
+    assert (ours.path, ours.ansatz, ours.reasons) == ("known ratios", "RBM", [])
     fk.enable()
     assert fk.explain(state, operator) == ours == fk.explain(state, Squared(operator))
     network = fk.explain(make_state(MLP, SPINS), operator)

@@ -1,4 +1,4 @@
-"""A VMC that reaches the exact energy, with each family of models and with a network."""
+"""A VMC that reaches the exact energy, with each known model and with a network."""
 
 import jax
 import netket as nk

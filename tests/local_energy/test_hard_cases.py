@@ -10,7 +10,10 @@ import pytest
 from netket.vqs.mc.kernels import local_value_kernel_jax
 
 import ferroket as fk
-from ferroket.local_energy import family, local_values
+from ferroket.ansatz import registry
+from ferroket.local_energy import local_values
+from ferroket.local_energy.known_model import from_ratios
+from ferroket.operator.cache import accelerated
 
 CHAIN = nk.graph.Chain(4)
 SPINS = nk.hilbert.Spin(0.5, 4)
@@ -125,8 +128,8 @@ def test_an_operator_that_a_program_meets_first() -> None:
 
         @jax.jit
         def closed_over(variables: Any, x: Any) -> jax.Array:
-            accelerated = fk.local_energy.enabling.replacement(theirs)
-            return nk.vqs.get_local_kernel(state, accelerated)(state._apply_fun, variables, x, accelerated).mean()
+            ours = accelerated(theirs)
+            return nk.vqs.get_local_kernel(state, ours)(state._apply_fun, variables, x, ours).mean()
 
         x = state.samples.reshape(-1, 4)
         np.testing.assert_allclose(closed_over(state.variables, x), expected, rtol=1e-12)
@@ -135,7 +138,7 @@ def test_an_operator_that_a_program_meets_first() -> None:
         fk.disable()
 
 
-class Uniform(fk.local_energy.Family):
+class Uniform(fk.ansatz.Ansatz):
     """ln ψ = field Σ n."""
 
     name = "uniform"
@@ -146,16 +149,16 @@ class Uniform(fk.local_energy.Family):
     def why_not(self, model: Any) -> str | None:
         return None if type(model) is nk.models.RBM else "it is no RBM"
 
-    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> fk.local_energy.Quadratic:
-        return fk.local_energy.Quadratic(jnp.full_like(step, self.field), jnp.zeros((step.size, step.size)))
+    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> fk.ansatz.JastrowAmplitudes:
+        return fk.ansatz.JastrowAmplitudes(jnp.full_like(step, self.field), jnp.zeros((step.size, step.size)))
 
 
-def test_families_of_one_class_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(family, "FAMILIES", list(family.FAMILIES))
+def test_ansaetze_of_one_class_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "REGISTERED", list(registry.REGISTERED))
     state = make_state(nk.models.RBM())
     x = SPINS.all_states()
     for field in (0.5, -0.3):
-        fk.local_energy.register(Uniform(field))
+        fk.ansatz.register(Uniform(field))
         expected = local_value_kernel_jax(lambda field, x: field * (x == -1).sum(axis=-1), field, x, ISING)
         np.testing.assert_allclose(values(state, ISING, x)[0], expected, rtol=1e-12)
 
@@ -195,11 +198,11 @@ def test_the_derivative_by_coefficients_is_chunked_too() -> None:
     assert max(seen) <= 3
 
 
-def test_a_machine_without_a_function_of_the_samples() -> None:
+def test_an_rbm_without_hidden_units() -> None:
     """ln ψ = Σ a σ, as the documents have it: no hidden units at all."""
     a = jnp.asarray([0.1, -0.2, 0.3, 0.4])
     form: Any = ISING._form
-    amplitudes = fk.local_energy.Machine(jnp.zeros(0), jnp.zeros((4, 0)), -2 * a)
-    found = amplitudes.local_values(form, jnp.asarray(SPINS.all_states()))
+    amplitudes = fk.ansatz.RBMAmplitudes(jnp.zeros(0), jnp.zeros((4, 0)), -2 * a)
+    found = from_ratios(amplitudes, form, jnp.asarray(SPINS.all_states()))
     expected = local_value_kernel_jax(lambda a, x: x @ a, a, jnp.asarray(SPINS.all_states()), ISING)
     np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -13,7 +13,8 @@ import pytest
 import ferroket as fk
 from comparing import on_a_gpu
 from example_operators import EXAMPLES
-from ferroket.local_energy import family
+from ferroket.ansatz import registry
+from ferroket.local_energy import known_model
 from ferroket.operator.compiled import Terms
 from ferroket.operator.permutation import Rearrangement
 from mpi import FULL
@@ -43,8 +44,8 @@ def make(
 
 
 def known_values(state: Any, operator: Any, x: Any) -> jax.Array:
-    """By the kernel that NetKet's states take, which must be that of a family."""
-    assert family.find(state, operator)[0] is not None
+    """By the kernel that NetKet's states take, which must be that of a known model."""
+    assert known_model.find(state, operator)[0] is not None
     return values_by(nk.vqs.get_local_kernel(state, operator), state._apply_fun, state.variables, x, operator)
 
 
@@ -85,7 +86,7 @@ def test_operators_that_are_no_terms(example: Any) -> None:
     """Samples that such an operator leaves as they are have their matrix element on the diagonal."""
     operator = example.ours()
     state, x = make_state(RBM(), operator.hilbert), operator.hilbert.all_states()
-    found, (reason,) = family.find(state, operator)
+    found, (reason,) = known_model.find(state, operator)
     assert found is None
     assert set(operator.hilbert.shape) == {2}
     assert "local states" not in reason
@@ -265,7 +266,7 @@ OTHERS = {
 def test_other_models_are_evaluated_as_any_network(model: Any, reason: str) -> None:
     operator = OPERATORS["Ising"]
     state, _, x = make(model, operator)
-    found, reasons = family.find(state, operator)
+    found, reasons = known_model.find(state, operator)
     assert found is None
     assert any(reason in told for told in reasons), reasons
     values = values_by(nk.vqs.get_local_kernel(state, operator), state._apply_fun, state.variables, x, operator)
@@ -288,7 +289,7 @@ def test_another_function_of_the_same_state() -> None:
 
 def test_sites_with_three_states() -> None:
     operator = fk.operator.LocalOperator(nk.hilbert.Spin(1, 3), [np.ones((3, 3))], [[1]])
-    found, reasons = family.find(make_state(RBM(), operator.hilbert), operator)
+    found, reasons = known_model.find(make_state(RBM(), operator.hilbert), operator)
     assert found is None
     assert reasons == ["the operator acts on sites that have more than two local states"]
 
@@ -301,23 +302,23 @@ class Product(nn.Module):
         return x @ self.param("a", nn.initializers.normal(), x.shape[-1:], float)
 
 
-class Products(fk.local_energy.Family):
-    """A user's own family: a machine without hidden units."""
+class Products(fk.ansatz.Ansatz):
+    """A user's own ansatz: an RBM without hidden units."""
 
     name = "product"
 
     def why_not(self, model: Any) -> str | None:
         return None if type(model) is Product else "it is no Product"
 
-    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> fk.local_energy.Machine:
+    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> fk.ansatz.RBMAmplitudes:
         a = variables["params"]["a"]
-        return fk.local_energy.Machine(theta=jnp.zeros(0), delta=jnp.zeros((len(a), 0)), bias=a * step)
+        return fk.ansatz.RBMAmplitudes(theta=jnp.zeros(0), delta=jnp.zeros((len(a), 0)), bias=a * step)
 
 
-def test_a_family_of_a_users_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ansatz_of_a_users_own(monkeypatch: pytest.MonkeyPatch) -> None:
     operator = OPERATORS["Pauli strings"]
     state, _, x = make(Product(), operator)
-    assert family.find(state, operator)[0] is None
-    monkeypatch.setattr(family, "FAMILIES", list(family.FAMILIES))
-    fk.local_energy.register(Products())
+    assert known_model.find(state, operator)[0] is None
+    monkeypatch.setattr(registry, "REGISTERED", list(registry.REGISTERED))
+    fk.ansatz.register(Products())
     compare(state, operator, x)

@@ -15,7 +15,7 @@ from flax import nnx
 from netket.vqs.mc.kernels import local_value_kernel_jax
 
 import ferroket as fk
-from ferroket.local_energy.devices import CHECKS
+from ferroket._compat.sharding import CHECKS
 from mpi import run_alone
 
 pytestmark = pytest.mark.skipif(CHECKS, reason="JAX 0.7 has no gradients in functions that it doesn't check")

@@ -47,7 +47,7 @@ if info.rank == 0:
 COLLECTIVES = """
 model = state._model
 plan = chains.plan(sampler, model, state.variables)
-arguments = (sampler.replace(rule=plan.rule), plan.family, model, state.variables, state.sampler_state, 3, False)
+arguments = (sampler.replace(rule=plan.rule), plan.ansatz, model, state.variables, state.sampler_state, 3, False)
 program = chains._in_rust.lower(*arguments).compile().as_text()
 assert "ferroket_chains_jastrow" in program or "ferroket_chains_rbm" in program
 names = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import netket.jax as nkjax
 import numpy as np
 
+from ferroket._compat.sharding import on_each_device
 from ferroket.ffi import distinct_rows
 from ferroket.ffi.varying import align
 from ferroket.local_energy.chunks import chunk_size_of
-from ferroket.local_energy.devices import on_each_device
 from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.compiled import Form
 

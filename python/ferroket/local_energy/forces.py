@@ -14,9 +14,10 @@ from netket.operator import AbstractOperator
 from netket.stats import Stats, statistics
 from netket.vqs import MCState, expect_and_forces, get_local_kernel, get_local_kernel_arguments
 
+from ferroket._compat.netket import log_psi_of
+from ferroket._compat.sharding import on_each_device
 from ferroket.local_energy.any_network import LogPsi, in_chunks
-from ferroket.local_energy.devices import on_each_device
-from ferroket.local_energy.enabling import PRECEDENCE
+from ferroket.local_energy.dispatch import PRECEDENCE
 from ferroket.operator.accelerated import Accelerated
 
 _NETKETS = expect_and_forces.invoke(MCState, AbstractOperator, int)
@@ -31,7 +32,7 @@ def _expect_and_forces(
         return stats, forces
     samples, arguments = get_local_kernel_arguments(vstate, operator)
     kernel = get_local_kernel(vstate, operator, chunk_size)
-    model = (vstate._apply_fun, vstate.parameters, vstate.model_state)
+    model = (log_psi_of(vstate), vstate.parameters, vstate.model_state)
     return _statistics_and_forces(kernel, chunk_size, *model, samples, arguments)
 
 

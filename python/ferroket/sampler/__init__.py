@@ -1,10 +1,10 @@
 """Metropolis samplers whose chains run in Rust where the model allows it, and are NetKet's own where not.
 
-The constructors are NetKet's. Models whose amplitude ratios are known, those of :mod:`ferroket.local_energy`, are
+The constructors are NetKet's. Models whose amplitude ratios are known, those of :mod:`ferroket.ansatz`, are
 sampled by chains in Rust on CPUs; :func:`explain` tells whether a state is, and why not.
 """
 
-from ferroket.sampler.explaining import Explanation, explain
+from ferroket.sampler.explanation import Explanation, explain
 from ferroket.sampler.metropolis import (
     MetropolisExchange,
     MetropolisFermionHop,
@@ -12,7 +12,7 @@ from ferroket.sampler.metropolis import (
     MetropolisLocal,
     MetropolisSampler,
 )
-from ferroket.sampler.routing import disable, enable, is_enabled
+from ferroket.sampler.patching import disable, enable, is_enabled
 
 __all__ = [
     "Explanation",

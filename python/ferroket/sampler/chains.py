@@ -12,12 +12,13 @@ import netket.jax as nkjax
 import numpy as np
 from netket.sampler import MetropolisSamplerState
 
+from ferroket._compat.sharding import on_each_device
+from ferroket.ansatz import Ansatz, registry
+from ferroket.ansatz.amplitudes import first_and_step
 from ferroket.ffi import metropolis_chains
-from ferroket.local_energy.devices import on_each_device
-from ferroket.local_energy.family import Family, local_states, of_model
 from ferroket.operator import compiled
 from ferroket.sampler.confined import confined
-from ferroket.sampler.rules import KernelRule, kernel_rule
+from ferroket.sampler.transition_rules import KernelRule, kernel_rule
 
 _STATES = 2
 
@@ -26,21 +27,21 @@ _STATES = 2
 class Plan:
     """What runs instead of NetKet's sampler."""
 
-    family: Family
+    ansatz: Ansatz
     rule: KernelRule
 
 
 def plan(sampler: Any, machine: Any, parameters: Any) -> Plan | list[str]:
     """What runs the chains of a sampler for a model, or why NetKet's own code does, as ends of sentences."""
     rule = kernel_rule(sampler.rule, sampler.hilbert)
-    family, reasons = of_model(machine, parameters, sampler.hilbert.size)
+    ansatz, reasons = registry.find(machine, parameters, sampler.hilbert.size)
     reasons = [*_of_hilbert(sampler.hilbert), *([rule] if isinstance(rule, str) else []), *reasons]
-    if reasons or isinstance(rule, str) or family is None:
+    if reasons or isinstance(rule, str) or ansatz is None:
         return reasons
     platform = jax.default_backend()
     if platform != "cpu":
         return [f"the chains run on CPUs, and this is {platform}"]
-    return Plan(family, rule)
+    return Plan(ansatz, rule)
 
 
 @functools.lru_cache(maxsize=256)
@@ -79,7 +80,7 @@ def sample_chain(
             f"chains on {expected[1]} sites: take the state that init_state or reset of this sampler returns"
         )
     sampler = sampler.replace(rule=found.rule)
-    return _in_rust(sampler, found.family, machine, parameters, state, chain_length, return_log_probabilities)
+    return _in_rust(sampler, found.ansatz, machine, parameters, state, chain_length, return_log_probabilities)
 
 
 def sample_next(
@@ -95,7 +96,7 @@ def sample_next(
 @functools.partial(jax.jit, static_argnums=(1, 2, 5, 6))
 def _in_rust(
     sampler: Any,
-    family: Family,
+    ansatz: Ansatz,
     machine: Any,
     parameters: Any,
     state: MetropolisSamplerState,
@@ -106,8 +107,8 @@ def _in_rust(
     dtype = state.σ.dtype
     rng, key = jax.random.split(state.rng)
     parts = jnp.result_type(dtype, *jax.tree.leaves(parameters))
-    first, step = local_states(compiled.local_states(sampler.hilbert), parts)
-    amplitudes = family.amplitudes(machine, parameters, first, step).log_modulus()
+    first, step = first_and_step(compiled.local_states(sampler.hilbert), parts)
+    amplitudes = ansatz.amplitudes(machine, parameters, first, step).log_modulus()
     first, step = first.astype(dtype), step.astype(dtype)
     static: dict[str, Any] = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
     run = functools.partial(_run, amplitudes=amplitudes.kernel, length=chain_length, **static)
@@ -116,8 +117,8 @@ def _in_rust(
         jnp.arange(len(state.σ), dtype=np.uint32),
         key,
         jnp.asarray(sampler.machine_pow, float),
-        rule.tables,
-        tuple(amplitudes.tables()),
+        rule.arrays,
+        tuple(amplitudes.arrays()),
         first,
         step,
     )

@@ -5,10 +5,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from netket.sampler.rules import MetropolisRule
-from netket.sampler.rules.hamiltonian import HamiltonianRuleBase
 
-from ferroket.local_energy import enabling
-from ferroket.operator.accelerated import Accelerated
+from ferroket._compat.netket import HamiltonianRule
+from ferroket.operator.cache import accelerated
 from ferroket.operator.compiled import allowed
 from ferroket.operator.sectors import own_constraints
 
@@ -82,8 +81,8 @@ def confined(sampler: Any) -> Any:
 
 
 def _confined(rule: Any) -> ConfinedRule | ConnectedRule:
-    if isinstance(rule, HamiltonianRuleBase):
-        operator = rule.operator if isinstance(rule.operator, Accelerated) else enabling.accelerated(rule.operator)
+    if isinstance(rule, HamiltonianRule):
+        operator = accelerated(rule.operator)
         if operator is not None:
             return ConnectedRule(operator)
     return ConfinedRule(rule)

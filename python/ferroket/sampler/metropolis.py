@@ -12,7 +12,7 @@ from ferroket.operator import accelerate
 from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.sectors import own_constraints
 from ferroket.sampler import chains
-from ferroket.sampler.rules import leaves_constraint
+from ferroket.sampler.transition_rules import leaves_constraint
 
 
 class MetropolisSampler(nk.sampler.MetropolisSampler):

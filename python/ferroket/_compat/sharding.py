@@ -7,7 +7,8 @@ import jax
 from netket.jax.sharding import sharding_decorator
 
 CHECKS = jax.__version_info__ < (0, 8)
-"""Whether JAX checks over which devices a value varies: in functions that it does not, JAX 0.7 has no gradients."""
+"""Whether JAX is asked to check over which devices a value varies: in functions that it doesn't check, JAX 0.7 has no
+gradients."""
 
 
 def on_each_device(
@@ -15,15 +16,15 @@ def on_each_device(
 ) -> Callable[..., Any]:
     """``function`` on each device, as :func:`jax.shard_map` calls it; inside of another such call the function itself.
 
-    JAX isn't asked to check over which devices a value varies: a loop of a network whose carry starts from constants
-    wouldn't pass, though outside of this, where NetKet evaluates networks, it does.
+    JAX isn't asked to check over which devices a value varies. A loop of a network whose carry starts from constants
+    wouldn't pass the check, though NetKet evaluates such networks, outside of :func:`jax.shard_map`.
 
     Args:
         function: What is called.
         sharded: Which of its arguments are sharded along their first dimension. Of these it gets its device's part.
-        sums: For each result how those of the devices are reduced, :func:`jax.lax.psum` or ``False``: not at all.
-        varying: Which of the other arguments are to be taken for different ones on each device, where JAX checks: then
-            derivatives by them are those of the device alone.
+        sums: For each result how those of the devices are reduced: :func:`jax.lax.psum`, or ``False`` for not at all.
+        varying: Where JAX checks, which of the other arguments are taken to vary over the devices: derivatives by them
+            are those of the device alone.
     """
     if CHECKS:
         checked: Callable[..., Any] = sharding_decorator(function, sharded, sums, pvary_args_tree=varying)

@@ -7,22 +7,23 @@ import jax.numpy as jnp
 import netket as nk
 import numpy as np
 
-from ferroket.local_energy.amplitudes import Amplitudes
-from ferroket.local_energy.family import Family, register
-from ferroket.local_energy.rbm import linear, other_activation, subclass
+from ferroket.ansatz.amplitudes import Amplitudes
+from ferroket.ansatz.rbm import of_layer
+from ferroket.ansatz.registry import Ansatz, register
+from ferroket.ansatz.why_not import other_activation, other_type
 
 
-class RBMSymm(Family):
+class RBMSymm(Ansatz):
     """An RBM whose weights are those of a few filters, at all places where the symmetries take them."""
 
     name = "RBMSymm"
 
     def why_not(self, model: Any) -> str | None:
-        """See :class:`Family`."""
-        return subclass(model, nk.models.RBMSymm) or other_activation(model)
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        return other_type(model, nk.models.RBMSymm) or other_activation(model)
 
     def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
-        """See :class:`Family`."""
+        """See :class:`~ferroket.ansatz.Ansatz`."""
         params = variables["params"]
         symmetries = np.asarray(model.symmetries)
         # As in nk.nn.DenseSymm: (features, sites) becomes (features, symmetries, sites).
@@ -32,7 +33,7 @@ class RBMSymm(Family):
             layer["bias"] = jnp.repeat(params["Dense"]["bias"], len(symmetries))
         bias = params.get("visible_bias")
         bias = None if bias is None else jnp.broadcast_to(bias, first.shape)
-        return linear(layer, bias, first, step)
+        return of_layer(layer, bias, first, step)
 
 
 register(RBMSymm())

@@ -6,27 +6,28 @@ import jax
 import netket as nk
 import numpy as np
 
-from ferroket.local_energy.amplitudes import Amplitudes, ModulusAndPhase
-from ferroket.local_energy.family import Family, almost, register
-from ferroket.local_energy.rbm import linear, other_activation, subclass
+from ferroket.ansatz.amplitudes import Amplitudes, ModulusAndPhase
+from ferroket.ansatz.rbm import of_layer
+from ferroket.ansatz.registry import Ansatz, register
+from ferroket.ansatz.why_not import almost, other_activation, other_type
 
 
-class RBMModPhase(Family):
+class RBMModPhase(Ansatz):
     """ln ψ = Σ ln cosh(σ W + b) + i Σ ln cosh(σ V + c), with real parameters."""
 
     name = "RBMModPhase"
 
     def why_not(self, model: Any) -> str | None:
-        """See :class:`Family`."""
-        reason = subclass(model, nk.models.RBMModPhase) or other_activation(model)
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        reason = other_type(model, nk.models.RBMModPhase) or other_activation(model)
         if reason is None and np.issubdtype(model.param_dtype, np.complexfloating):
             return almost("its parameters are complex, and those of modulus and phase have to be real")
         return reason
 
     def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
-        """See :class:`Family`."""
+        """See :class:`~ferroket.ansatz.Ansatz`."""
         params = variables["params"]
-        modulus, phase = (linear(params[layer], None, first, step) for layer in ("Dense_0", "Dense_1"))
+        modulus, phase = (of_layer(params[layer], None, first, step) for layer in ("Dense_0", "Dense_1"))
         return ModulusAndPhase(modulus, phase)
 
 

@@ -7,7 +7,9 @@ import jax
 from netket.operator import Squared
 from netket.vqs import MCMixedState, MCState
 
-from ferroket.local_energy import enabling, family
+from ferroket._compat.netket import log_psi_of
+from ferroket._deprecation import renamed_attribute
+from ferroket.local_energy import known_model, patching
 from ferroket.local_energy.chunks import chunk_size_of
 from ferroket.operator import accelerate
 from ferroket.operator.accelerated import Accelerated
@@ -19,14 +21,16 @@ class Explanation:
 
     path: str
     """``known ratios``, ``any network``, or ``NetKet``."""
-    family: str | None = None
-    """The family of models with known ratios."""
+    ansatz: str | None = None
+    """The ansatz whose ratios are known."""
     kernel: str = ""
     """What evaluates the local energy, in words."""
     reasons: list[str] = field(default_factory=list)
     """Why it isn't a faster one."""
     chunk_size: int | None = None
     """How many configurations the network sees at once, on each device."""
+
+    family = renamed_attribute("family", "ansatz")
 
     def __str__(self) -> str:
         lines = [f"{self.path}: {self.kernel}"]
@@ -51,20 +55,20 @@ def explain(vstate: Any, operator: Any) -> Explanation:
     operator = _evaluated_by_us(vstate, operator)
     if isinstance(operator, str):
         return Explanation("NetKet", None, "NetKet's own kernel", [operator])
-    found, reasons = family.find(vstate, operator)
+    ansatz, reasons = known_model.find(vstate, operator)
     platform = jax.default_backend()
-    if found is not None and platform != "cpu":
-        reasons = [f"the kernel for {found.name} runs on CPUs, and this is {platform}"]
+    if ansatz is not None and platform != "cpu":
+        reasons = [f"the kernel for {ansatz.name} runs on CPUs, and this is {platform}"]
     if reasons:
         n_samples = -(-vstate.n_samples // jax.device_count())
         x = jax.ShapeDtypeStruct((n_samples, vstate.hilbert.size), vstate.sampler.dtype)
-        network = (vstate._apply_fun, vstate.variables)
+        network = (log_psi_of(vstate), vstate.variables)
         chunk_size = chunk_size_of(vstate.chunk_size, n_samples, operator._form, *network, x)
         words = "the network on the connected configurations whose matrix elements aren't zero, in chunks"
         return Explanation("any network", None, words, reasons, chunk_size)
-    assert found is not None
-    words = f"amplitude ratios of {found.name} in Rust; no connected configurations"
-    return Explanation("known ratios", found.name, words)
+    assert ansatz is not None
+    words = f"amplitude ratios of {ansatz.name} in Rust; no connected configurations"
+    return Explanation("known ratios", ansatz.name, words)
 
 
 def _evaluated_by_us(vstate: Any, operator: Any) -> Accelerated | str:
@@ -73,7 +77,7 @@ def _evaluated_by_us(vstate: Any, operator: Any) -> Accelerated | str:
         return f"{type(vstate).__name__} is no MCState, and has no local energies of samples to accelerate"
     if isinstance(vstate, MCMixedState):
         return "the state is a density matrix, for whose local values only NetKet has kernels"
-    accelerated = operator if isinstance(operator, Accelerated) else enabling.replacement(operator)
+    accelerated = patching.replacement(operator)
     if accelerated is not None:
         return accelerated
     try:

@@ -4,10 +4,11 @@ from typing import Any
 
 import netket as nk
 
+from ferroket._compat.netket import sampling_methods
 from ferroket.sampler import chains
 from ferroket.sampler.chains import is_netkets
 
-_NETKETS = {name: vars(nk.sampler.MetropolisSampler)[name] for name in ("_sample_chain", "_sample_next")}
+_NETKETS = sampling_methods()
 
 
 def enable() -> None:

@@ -8,28 +8,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from netket.sampler.rules import ExchangeRule, FermionHopRule, LocalRule
-from netket.sampler.rules.hamiltonian import HamiltonianRuleBase
 
+from ferroket._compat.netket import HamiltonianRule
 from ferroket.ffi import Attribute
-from ferroket.local_energy import enabling
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.cache import accelerated
 from ferroket.operator.compiled import Terms
 from ferroket.operator.sectors import Sector, sectors
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=("tables",), meta_fields=("name", "attributes"))
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("arrays",), meta_fields=("name", "attributes"))
 @dataclass(frozen=True)
 class KernelRule:
     """A rule as the kernels take it.
 
     Args:
         name: What they call it.
-        tables: Its numbers.
+        arrays: Its arrays.
         attributes: Its static numbers, by name.
     """
 
     name: str
-    tables: tuple[Any, ...] = ()
+    arrays: tuple[Any, ...] = ()
     attributes: tuple[tuple[str, Attribute], ...] = ()
 
 
@@ -47,7 +46,7 @@ def kernel_rule(rule: Any, hilbert: Any) -> KernelRule | str:
         weights = jnp.zeros(0, float) if weights is None else weights
         clusters = jnp.asarray(rule.clusters, np.int32).reshape(-1, 2)
         return _not_conserved(rule.clusters, hilbert) or KernelRule("exchange", (clusters, weights))
-    if isinstance(rule, HamiltonianRuleBase):
+    if isinstance(rule, HamiltonianRule):
         return _hamiltonian(rule, hilbert)
     return f"there are kernels for the local, the exchange and the Hamiltonian rule, and this is {type(rule).__name__}"
 
@@ -55,15 +54,15 @@ def kernel_rule(rule: Any, hilbert: Any) -> KernelRule | str:
 def _hamiltonian(rule: Any, hilbert: Any) -> KernelRule | str:
     if rule.operator.hilbert != hilbert:
         return "the rule's operator acts on another Hilbert space"
-    operator = rule.operator if isinstance(rule.operator, Accelerated) else enabling.accelerated(rule.operator)
+    operator = accelerated(rule.operator)
     if operator is None:
         return f"{type(rule.operator).__name__} can't be accelerated"
     form = operator._form
     if not isinstance(form, Terms):
         return "the rule's operator is no sum of terms that lead from a configuration to one other each"
     # Without the kinds of sites, of which there is one.
-    tables = tuple(map(jnp.asarray, form.with_weights().tables[1:]))
-    return KernelRule("hamiltonian", tables, (("diagonal", form.diagonal),))
+    arrays = tuple(map(jnp.asarray, form.with_weights().tables[1:]))
+    return KernelRule("hamiltonian", arrays, (("diagonal", form.diagonal),))
 
 
 def leaves_constraint(rule: Any, hilbert: Any) -> str | None:

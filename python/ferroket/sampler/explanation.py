@@ -5,8 +5,10 @@ from typing import Any
 
 from netket.vqs import MCState
 
+from ferroket._compat.netket import sampled_model_of
+from ferroket._deprecation import renamed_attribute
 from ferroket.operator.sectors import sectors
-from ferroket.sampler import chains, routing
+from ferroket.sampler import chains, patching
 from ferroket.sampler.metropolis import MetropolisSampler
 
 
@@ -18,15 +20,17 @@ class Explanation:
     """``chains in Rust`` or ``NetKet``."""
     rule: str | None = None
     """What proposes moves where the chains are in Rust, ``local``, ``exchange`` or ``hamiltonian``."""
-    family: str | None = None
-    """The family of the model, there."""
+    ansatz: str | None = None
+    """The ansatz of the model, there."""
     reasons: list[str] = field(default_factory=list)
     """Why it isn't faster."""
+
+    family = renamed_attribute("family", "ansatz")
 
     def __str__(self) -> str:
         if self.path == "NetKet":
             return "\n".join(["NetKet: NetKet's own sampler", *(f"not faster, because {r}" for r in self.reasons)])
-        return f"{self.path}: the {self.rule} rule, with amplitude ratios of {self.family}"
+        return f"{self.path}: the {self.rule} rule, with amplitude ratios of {self.ansatz}"
 
 
 def explain(vstate: Any) -> Explanation:
@@ -44,13 +48,13 @@ def explain(vstate: Any) -> Explanation:
     if not (type(sampler) is MetropolisSampler or chains.is_netkets(sampler)):
         name = type(sampler).__name__
         return Explanation("NetKet", reasons=[f"{name} is none of the Metropolis samplers, or a subclass of one"])
-    found = chains.plan(sampler, vstate._sampler_model, vstate._sampler_variables)
+    found = chains.plan(sampler, *sampled_model_of(vstate))
     if isinstance(found, list):
-        if chains.is_netkets(sampler) and not routing.is_enabled() and not sectors(sampler.hilbert)[1]:
+        if chains.is_netkets(sampler) and not patching.is_enabled() and not sectors(sampler.hilbert)[1]:
             mend = "call fk.enable(), or take the one of fk.sampler"
             found = [*found, f"the sampler is NetKet's, whose moves may lead out of the Hilbert space: {mend}"]
         return Explanation("NetKet", reasons=found)
-    if chains.is_netkets(sampler) and not routing.is_enabled():
+    if chains.is_netkets(sampler) and not patching.is_enabled():
         reason = "the sampler is NetKet's: call fk.enable(), or take the one of fk.sampler"
         return Explanation("NetKet", reasons=[reason])
-    return Explanation("chains in Rust", found.rule.name, found.family.name)
+    return Explanation("chains in Rust", found.rule.name, found.ansatz.name)

@@ -1,4 +1,4 @@
-"""The rules by which NetKet's Monte Carlo states find the local energies of our operators."""
+"""The dispatch rules by which NetKet's Monte Carlo states find the local energies of our operators."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,18 +11,22 @@ from netket.operator import Squared
 from netket.vqs import MCState, get_local_kernel, get_local_kernel_arguments
 from netket.vqs.mc import check_hilbert
 
-from ferroket.local_energy import any_network, family
-from ferroket.local_energy.enabling import PRECEDENCE, replacement
+from ferroket._compat.netket import log_psi_of, model_of
+from ferroket.local_energy import any_network, known_model
+from ferroket.local_energy.patching import replacement
 from ferroket.operator.accelerated import Accelerated
+
+PRECEDENCE = -1
+"""That of our rules: below others, so that a rule of a user's own for a kind of states is no conflict."""
 
 
 def kernel(vstate: MCState, operator: Accelerated) -> Callable[..., Any]:
     """The fastest kernel for a model and an operator."""
-    found, _ = family.find(vstate, operator)
-    if found is None:
+    ansatz, _ = known_model.find(vstate, operator)
+    if ansatz is None:
         return any_network.local_values
     return nkjax.HashablePartial(
-        family.local_values, family=found, model=vstate._model, vstate_logpsi=vstate._apply_fun
+        known_model.local_values, ansatz=ansatz, model=model_of(vstate), vstate_logpsi=log_psi_of(vstate)
     )
 
 
@@ -56,8 +60,7 @@ def _squared(of_parent: Callable[..., Any], *args: Any, **kwargs: Any) -> jax.Ar
 
 def _parent(operator: Squared) -> Accelerated | None:
     """What is squared, if it is evaluated by kernels of ours."""
-    parent = operator.parent
-    return parent if isinstance(parent, Accelerated) else replacement(parent)
+    return replacement(operator.parent)
 
 
 @get_local_kernel_arguments.dispatch

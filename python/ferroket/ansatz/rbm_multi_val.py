@@ -6,22 +6,22 @@ import jax
 import jax.numpy as jnp
 import netket as nk
 
-from ferroket.local_energy.amplitudes import Amplitudes, Machine
-from ferroket.local_energy.family import Family, register
-from ferroket.local_energy.rbm import other_activation, subclass
+from ferroket.ansatz.amplitudes import Amplitudes, RBMAmplitudes
+from ferroket.ansatz.registry import Ansatz, register
+from ferroket.ansatz.why_not import other_activation, other_type
 
 
-class RBMMultiVal(Family):
+class RBMMultiVal(Ansatz):
     """An RBM whose inputs say which of the numbers 0, 1, 2... a site has."""
 
     name = "RBMMultiVal"
 
     def why_not(self, model: Any) -> str | None:
-        """See :class:`Family`."""
-        return subclass(model, nk.models.RBMMultiVal) or other_activation(model)
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        return other_type(model, nk.models.RBMMultiVal) or other_activation(model)
 
     def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
-        """See :class:`Family`."""
+        """See :class:`~ferroket.ansatz.Ansatz`."""
         params = variables["params"]["RBM"]
         kernel = params["Dense"]["kernel"]
         bias = params.get("visible_bias", jnp.zeros_like(kernel[:, 0]))
@@ -32,7 +32,7 @@ class RBMMultiVal(Family):
         changes = inputs[1:] - inputs[0]
         theta = inputs[0] @ kernel
         theta = theta + params["Dense"]["bias"] if "bias" in params["Dense"] else theta
-        return Machine(theta, changes @ kernel, changes @ bias)
+        return RBMAmplitudes(theta, changes @ kernel, changes @ bias)
 
 
 register(RBMMultiVal())

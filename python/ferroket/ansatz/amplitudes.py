@@ -1,0 +1,149 @@
+"""Amplitudes whose ratios are known, as the kernels take them.
+
+They are functions of n: n_i is 0 where site i has its first local state, and 1 where it has its second one.
+Constant factors of ψ don't matter.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ferroket.ffi import Attribute
+
+if TYPE_CHECKING:
+    from ferroket.operator.compiled import LocalStates
+
+_MULTIPLE = 16
+"""The kernels take rows whose length is a multiple of this."""
+
+
+class Amplitudes(ABC):
+    """ψ as a function of n."""
+
+    kernel: str
+    """The end of the names of their kernels in Rust."""
+
+    @abstractmethod
+    def arrays(self) -> list[jax.Array]:
+        """The arrays that the kernels take.
+
+        The first dimension is 1 for real numbers, and 2 for real and imaginary parts.
+        """
+
+    def attributes(self) -> dict[str, Attribute]:
+        """The static attributes that the kernels take."""
+        return {}
+
+    @abstractmethod
+    def log_modulus(self) -> "Amplitudes":
+        """Amplitudes with the same modulus, and without the phase where that saves work: for Metropolis sampling."""
+
+
+@dataclass(frozen=True)
+class RBMAmplitudes(Amplitudes):
+    """ln ψ = Σ_i n_i a_i + Σ_j ln cosh θ_j with θ_j = t_j + Σ_i n_i δ_ij.
+
+    Args:
+        theta: t, of shape ``(M,)``.
+        delta: δ, ``(N, M)``.
+        bias: a, ``(N,)``.
+    """
+
+    theta: jax.Array
+    delta: jax.Array
+    bias: jax.Array
+
+    kernel = "rbm"
+
+    def arrays(self) -> list[jax.Array]:
+        """See :class:`Amplitudes`."""
+        return _planes(_padded(self.theta), _padded(self.delta), self.bias)
+
+    def attributes(self) -> dict[str, Attribute]:
+        """See :class:`Amplitudes`."""
+        return {"pairs": False}
+
+    def log_modulus(self) -> Amplitudes:
+        """Itself: for complex θ, the modulus of cosh θ depends on both parts of θ."""
+        return self
+
+
+@dataclass(frozen=True)
+class ModulusAndPhase(Amplitudes):
+    """ln ψ = ln |ψ| + i φ, each of which is the logarithm of an RBM with real parameters.
+
+    Args:
+        modulus: The RBM of ln |ψ|.
+        phase: The RBM of φ, with as many hidden units.
+    """
+
+    modulus: RBMAmplitudes
+    phase: RBMAmplitudes
+
+    kernel = "rbm"
+
+    def arrays(self) -> list[jax.Array]:
+        """See :class:`Amplitudes`."""
+        both = zip(self.modulus.arrays(), self.phase.arrays(), strict=True)
+        return [jnp.concatenate(arrays) for arrays in both]
+
+    def attributes(self) -> dict[str, Attribute]:
+        """See :class:`Amplitudes`."""
+        return {"pairs": True}
+
+    def log_modulus(self) -> Amplitudes:
+        """See :class:`Amplitudes`."""
+        return self.modulus
+
+
+@dataclass(frozen=True)
+class JastrowAmplitudes(Amplitudes):
+    """ln ψ = Σ_i n_i f_i + Σ_{i<j} n_i p_ij n_j.
+
+    Args:
+        linear: f, of shape ``(N,)``.
+        pairs: p, ``(N, N)``, symmetric and without a diagonal.
+    """
+
+    linear: jax.Array
+    pairs: jax.Array
+
+    kernel = "jastrow"
+
+    def arrays(self) -> list[jax.Array]:
+        """See :class:`Amplitudes`."""
+        return _planes(_padded(self.linear), _padded(self.pairs))
+
+    def log_modulus(self) -> Amplitudes:
+        """See :class:`Amplitudes`."""
+        return JastrowAmplitudes(self.linear.real, self.pairs.real)
+
+
+def first_and_step(sites: "LocalStates", dtype: Any) -> tuple[jax.Array, jax.Array]:
+    """The first local state of each site, and how much the second one exceeds it, ``(N,)`` of real numbers.
+
+    Args:
+        sites: Sites with two local states each.
+        dtype: The results are as precise as this one.
+    """
+    real = jnp.finfo(dtype).dtype
+    kind = sites.kind if sites.kind.size else np.zeros(sites.n_sites, np.int32)
+    return jnp.asarray(sites.starts, real)[kind], jnp.asarray(sites.steps, real)[kind]
+
+
+def _padded(array: jax.Array) -> jax.Array:
+    """With zeros at the end of each row."""
+    more = -array.shape[-1] % _MULTIPLE
+    return jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, more)])
+
+
+def _planes(*arrays: jax.Array) -> list[jax.Array]:
+    """Arrays of one dtype: real numbers, or real and imaginary parts, along a new first dimension."""
+    dtype = jnp.result_type(*arrays)
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        return [jnp.stack([array.real, array.imag]) for array in (array.astype(dtype) for array in arrays)]
+    return [array.astype(dtype)[None] for array in arrays]

@@ -1,0 +1,99 @@
+"""The models that are known, and how to add one."""
+
+import functools
+from abc import ABC, abstractmethod
+from typing import Any
+
+import jax
+import numpy as np
+
+from ferroket.ansatz.amplitudes import Amplitudes
+from ferroket.ansatz.why_not import without_mark
+
+DTYPES = tuple(np.dtype(dtype) for dtype in (np.float32, np.float64, np.complex64, np.complex128))
+"""The dtypes that parameters may have."""
+
+
+class Ansatz(ABC):
+    """Models of one kind whose amplitude ratios ψ(σ') / ψ(σ) are known.
+
+    For an ansatz of your own, write a subclass, and give an instance of it to :func:`register`.
+    """
+
+    name: str
+    """The name that :func:`ferroket.explain` prints."""
+
+    @abstractmethod
+    def why_not(self, model: Any) -> str | None:
+        """Why a model isn't of this ansatz, as the end of a sentence; None if it is.
+
+        Compare the exact type: a subclass may be another function.
+        """
+
+    @abstractmethod
+    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
+        """The amplitudes ψ of the model, up to a factor. It runs under :func:`jax.jit`.
+
+        Args:
+            model: The model.
+            variables: Its variables.
+            first: The value of the first local state of each site, ``(N,)``.
+            step: What is added to it for the second one, ``(N,)``. Both are as precise as samples and parameters
+                together.
+
+        Returns:
+            :class:`RBMAmplitudes`, :class:`ModulusAndPhase` or :class:`JastrowAmplitudes`.
+        """
+
+
+REGISTERED: list[Ansatz] = []
+"""The ansätze there are. The first one that a model is of evaluates it."""
+
+
+def register(ansatz: Ansatz) -> Ansatz:
+    """Adds an ansatz, which is asked before those that are there already. Returns it."""
+    REGISTERED.insert(0, ansatz)
+    return ansatz
+
+
+def find(model: Any, variables: Any, n_sites: int) -> tuple[Ansatz | None, list[str]]:
+    """The ansatz of a model with these variables, if there is one, and otherwise the reasons why there is none."""
+    reasons = _of_variables(variables)
+    about_model = []
+    for ansatz in REGISTERED:
+        reason = ansatz.why_not(model)
+        if reason is None:
+            reasons = [*_of_parameters(model, variables, n_sites), *reasons]
+            return (None, reasons) if reasons else (ansatz, [])
+        nearly = without_mark(reason)
+        if nearly is not None:
+            about_model.append(nearly)
+    if not about_model:
+        name = f"{type(model).__module__.split('.')[0]}'s {type(model).__name__}"
+        known = ", ".join(sorted({ansatz.name for ansatz in REGISTERED}))
+        about_model = [f"{name} is none of the models whose amplitude ratios are known ({known})"]
+    return None, [*about_model, *reasons]
+
+
+def _of_variables(variables: Any) -> list[str]:
+    if set(variables) != {"params"}:
+        return ["the state has variables other than parameters"]
+    dtypes = {np.dtype(leaf.dtype) for leaf in jax.tree.leaves(variables)}
+    return [f"there are parameters of {dtype}" for dtype in dtypes if dtype not in DTYPES]
+
+
+def _of_parameters(model: Any, variables: Any, n_sites: int) -> list[str]:
+    """A model ignores parameters that it doesn't have, and casts others. An ansatz wouldn't."""
+    found = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), dict(variables))
+    try:
+        own = _parameters(model, n_sites)
+    except TypeError:  # the model can't be hashed
+        own = _parameters.__wrapped__(model, n_sites)
+    same = jax.tree.structure(found) == jax.tree.structure(own) and jax.tree.leaves(found) == jax.tree.leaves(own)
+    return [] if same else ["the parameters aren't those that the model has when it is new"]
+
+
+@functools.lru_cache(maxsize=256)
+def _parameters(model: Any, n_sites: int) -> Any:
+    """The shapes and dtypes of a model's variables."""
+    return dict(jax.eval_shape(model.init, jax.random.key(0), jax.ShapeDtypeStruct((1, n_sites), float)))
