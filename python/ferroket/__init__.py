@@ -5,7 +5,10 @@ that :func:`initialize` can prepare MPI and the cores before JAX starts.
 """
 
 import importlib
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+import wrapt
 
 if TYPE_CHECKING:
     from ferroket import ansatz, distributed, local_energy, operator, sampler
@@ -58,3 +61,11 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def _teach_netket(_: ModuleType) -> None:
+    importlib.import_module("ferroket.local_energy")
+
+
+# Whoever has an operator wants NetKet's states to know how to evaluate it, also without a name of this module.
+wrapt.register_post_import_hook(_teach_netket, "ferroket.operator")

@@ -37,6 +37,3 @@ __all__ = [
     "permutation",
     "spin",
 ]
-
-# Whoever has an operator wants NetKet's states to know how to evaluate it.
-from ferroket import local_energy as _local_energy  # noqa: F401
