@@ -156,6 +156,26 @@ def test_operators_that_are_changed_in_place(local: Any, strings: Any) -> None:
     assert abs(second - first) > 0.1
 
 
+@pytest.mark.parametrize("jax_or_numba", ["Jax", "Numba"])
+def test_numbers_that_are_changed_in_place(jax_or_numba: str) -> None:
+    """NetKet's numba operators keep them as arrays without dimensions, which stay the same objects."""
+    ising = getattr(nk.operator, f"Ising{jax_or_numba}")
+    bosons = getattr(nk.operator, f"BoseHubbard{jax_or_numba}")
+    space = nk.hilbert.Fock(2, 3)
+    fk.enable()
+    for operator, more in [
+        (ising(SPINS, CHAIN, h=0.7), ising(SPINS, CHAIN, h=0.4)),
+        (bosons(space, nk.graph.Chain(3), U=1.0, J=0.5), bosons(space, nk.graph.Chain(3), U=0.3, J=0.2)),
+    ]:
+        before = cache.accelerated(operator)
+        assert cache.accelerated(operator) is before
+        operator.__iadd__(more)
+        after = cache.accelerated(operator)
+        assert after is not before
+        np.testing.assert_allclose(after.to_dense(), operator.to_dense(), rtol=1e-14)
+        assert np.abs(after.to_dense() - before.to_dense()).max() > 0.1
+
+
 def test_what_cannot_be_accelerated_is_netkets() -> None:
     @jax.tree_util.register_pytree_node_class
     class Mine(nk.operator.IsingJax):

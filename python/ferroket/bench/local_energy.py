@@ -13,6 +13,7 @@ from netket.vqs import MCState, get_local_kernel
 from netket.vqs.mc import kernels
 
 from ferroket import _lib
+from ferroket._compat.netket import log_psi_of
 from ferroket.bench import models
 from ferroket.bench.beside import all_cores, two_ranks
 from ferroket.bench.cases import run as run_cases
@@ -105,7 +106,7 @@ class _Setup:
         self.reference, self.ours = reference, accelerate(reference)
         self.x = hilbert.random_state(jax.random.key(0), batch).astype("int8")
         self.state = MCState(nk.sampler.MetropolisLocal(hilbert, n_chains=16), model, n_samples=16, seed=1)
-        self.logpsi = self.state._apply_fun
+        self.logpsi = log_psi_of(self.state)
 
     def call(self, kernel: Callable[..., Any], operator: Any, **options: Any) -> Callable[[], Any]:
         """A call of a kernel."""

@@ -17,12 +17,13 @@ def main() -> None:
     import jax
     import netket as nk
 
+    from ferroket._compat.netket import log_psi_of
     from ferroket.bench.hamiltonians import heisenberg
 
     operator = fk.accelerate(heisenberg(total_sz=0))
     sampler = nk.sampler.MetropolisExchange(operator.hilbert, graph=nk.graph.Square(10), n_chains=16, dtype="int8")
     state = nk.vqs.MCState(sampler, nk.models.RBM(alpha=4), n_samples=int(sys.argv[1]), seed=1, sampler_seed=2)
-    kernel = jax.jit(partial(nk.vqs.get_local_kernel(state, operator), state._apply_fun))
+    kernel = jax.jit(partial(nk.vqs.get_local_kernel(state, operator), log_psi_of(state)))
     samples = state.samples.reshape(-1, operator.hilbert.size)
 
     def call() -> None:

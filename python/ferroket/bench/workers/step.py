@@ -26,6 +26,7 @@ def main() -> None:
     import netket as nk
     from netket.utils import timing
 
+    from ferroket._compat.netket import STEP_TIMERS, log_psi_of
     from ferroket.bench.states import CASES, Library
 
     name, library, n_samples, steps = sys.argv[1:]
@@ -48,10 +49,7 @@ def main() -> None:
 
     found: dict[str, list[float]] = {part: [] for part in ("step", "sampling", "local energy", "update", "rest")}
     for before, after in itertools.pairwise(ends[WARMUP:]):
-        step, sampling, local_energy, update = (
-            after[timed] - before[timed]
-            for timed in ("step", "MCState.sample", "MCState.local_estimators", "_sr_srt_common")
-        )
+        step, sampling, local_energy, update = (after[timed] - before[timed] for timed in ("step", *STEP_TIMERS))
         # Samples are drawn when they are first needed, which is for the local energies.
         parts = (step, sampling, local_energy - sampling, update, step - local_energy - update)
         for part, took in zip(found, parts, strict=True):
@@ -62,7 +60,7 @@ def main() -> None:
     def jacobian(parameters: Any, samples: Any) -> Any:
         samples = samples.reshape(-1, samples.shape[-1])
         options = {"mode": driver.mode, "dense": True, "center": True}
-        return nk.jax.jacobian(state._apply_fun, parameters, samples, state.model_state, **options)
+        return nk.jax.jacobian(log_psi_of(state), parameters, samples, state.model_state, **options)
 
     call = lambda: jax.block_until_ready(jacobian(state.parameters, state.samples))  # noqa: E731
     of_jacobian = statistics.median([seconds(call) for _ in range(WARMUP + len(ends))][WARMUP:])
