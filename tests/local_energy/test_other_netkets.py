@@ -96,7 +96,7 @@ def test_another_name_of_what_says_that_an_operator_changed(name: str, monkeypat
     base, make = CHANGED[name]
     monkeypatch.setattr(base, "_initialized", renamed("_initialized"), raising=False)
     operator, more = (make(getattr(nk.operator, name)) for _ in range(2))
-    assert not compat.computes_tables(operator)
+    assert not compat.compute_tables(operator)
     fk.enable()
     before = patching.replacement(operator)
     assert before is not None
@@ -110,7 +110,7 @@ def test_another_name_of_what_says_that_an_operator_changed(name: str, monkeypat
 @pytest.mark.parametrize("name", CHANGED)
 def test_the_name_there_is(name: str) -> None:
     operator = CHANGED[name][1](getattr(nk.operator, name))
-    assert compat.computes_tables(operator)
+    assert compat.compute_tables(operator)
     assert cache.accelerated(operator) is cache.accelerated(operator)
     assert operator._initialized is True
 

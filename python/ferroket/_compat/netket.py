@@ -1,16 +1,18 @@
-"""The private names of NetKet that are used or replaced, each in one place.
+"""Every private name of NetKet that Ferroket uses or replaces, where no public one does the same.
 
-Checked on NetKet 3.20.5 and 3.23.0. Where a name is gone, :class:`MissingNameError` says so.
+Checked on NetKet 3.20.5 and 3.23.0.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import netket as nk
 import plum
 from netket.sampler.rules.hamiltonian import HamiltonianRuleBase
 from netket.vqs import MCState
+
+from ferroket._compat.names import Private
 
 TESTED = ("3.20.5", "3.23.0")
 """The lowest and the newest version of NetKet with which the tests run."""
@@ -24,6 +26,34 @@ class MissingNameError(RuntimeError):
             f"NetKet {nk.__version__} has no {name}, {use}: install NetKet {TESTED[0]} to {TESTED[1]}, with which this "
             "Ferroket was tested, or a newer Ferroket"
         )
+
+
+_LOG_PSI = "the network as NetKet gives it to the kernels of local energies and to samplers"
+_IN_PLACE = "to notice that an operator was changed in place: whether its tables are to be computed anew, and that"
+
+_SAMPLING = {
+    "_sample_chain": ("self", "machine", "parameters", "state", "chain_length", "return_log_probabilities"),
+    "_sample_next": ("self", "machine", "parameters", "state"),
+}
+"""The methods of NetKet's sampler that give the samples, and their parameters."""
+
+PRIVATE = (
+    Private("netket.vqs:MCState._model", _LOG_PSI),
+    Private("netket.vqs:MCState._apply_fun", _LOG_PSI),
+    Private("netket.vqs:MCState._sampler_model", _LOG_PSI),
+    Private("netket.vqs:MCState._sampler_variables", _LOG_PSI),
+    Private("netket.sampler.rules.hamiltonian:HamiltonianRuleBase", "nk.sampler.rules.HamiltonianRule is a function"),
+    *(
+        Private(f"netket.sampler:MetropolisSampler.{name}", "in its place chains run in Rust", inherited=True)
+        for name in _SAMPLING
+    ),
+    *(
+        Private(f"netket.operator:{family}{which}.{name}", _IN_PLACE)
+        for family in ("LocalOperator", "PauliStrings", "FermionOperator2nd")
+        for which in ("Jax", "Numba")
+        for name in ("_initialized", "_setup")
+    ),
+)
 
 
 # Variational states
@@ -53,43 +83,41 @@ STEP_TIMERS = ("MCState.sample", "MCState.local_estimators", "_sr_srt_common")
 HamiltonianRule = HamiltonianRuleBase
 """The class of the rules that :func:`netket.sampler.rules.HamiltonianRule`, a function, makes."""
 
-_OVERRIDDEN = {
-    "_sample_chain": ("machine", "parameters", "state", "chain_length", "return_log_probabilities"),
-    "_sample_next": ("machine", "parameters", "state"),
-}
-
 
 def sampling_methods() -> dict[str, Callable[..., Any]]:
-    """The methods of :class:`netket.sampler.MetropolisSampler` that a sampler overrides, and :func:`enable` replaces.
-
-    ``_sample_chain`` gives the samples of ``sample``, ``_sample_next`` those of ``sample_next``.
+    """``_sample_chain`` and ``_sample_next`` of :class:`netket.sampler.MetropolisSampler`, which give the samples.
 
     Raises:
         MissingNameError: There is no such method, or it takes other arguments.
     """
-    found = {}
-    for name, expected in _OVERRIDDEN.items():
-        method = vars(nk.sampler.MetropolisSampler).get(name)
-        arguments = None if method is None else tuple(inspect.signature(method).parameters)[1:]
-        if arguments != expected:
-            whole = f"MetropolisSampler.{name}({', '.join(expected)})"
+    found = {name: vars(nk.sampler.MetropolisSampler).get(name) for name in _SAMPLING}
+    for name, parameters in _SAMPLING.items():
+        method = found[name]
+        if method is None or tuple(inspect.signature(method).parameters) != parameters:
+            whole = f"MetropolisSampler.{name}({', '.join(parameters[1:])})"
             raise MissingNameError(whole, "in whose place Ferroket runs chains in Rust")
-        found[name] = method
     return found
+
+
+def replace_sampling_methods(methods: Mapping[str, Callable[..., Any]]) -> None:
+    """Puts others in the place of :func:`sampling_methods`."""
+    for name, method in methods.items():
+        setattr(nk.sampler.MetropolisSampler, name, method)
 
 
 # Operators that change in place
 
 
-def computes_tables(operator: Any) -> bool:
-    """Whether an operator of NetKet's has ``_setup``, which computes tables anew after each change in place.
+def compute_tables(operator: Any) -> bool:
+    """Has NetKet's operator compute its tables, if it does so after each change in place; whether it does."""
+    if not (hasattr(operator, "_initialized") and hasattr(operator, "_setup")):
+        return False
+    if not operator._initialized:
+        operator._setup()
+    return True
 
-    Whether they are to be computed is its ``_initialized``.
-    """
-    return hasattr(operator, "_initialized") and hasattr(operator, "_setup")
 
-
-# Dispatch
+# Dispatch, by plum, of which all that is used is public
 
 
 def rule_of(function: plum.Function, *types: type) -> Callable[..., Any]:

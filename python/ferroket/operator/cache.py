@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from netket.operator import DiscreteOperator
 
-from ferroket._compat.netket import computes_tables
+from ferroket._compat.netket import compute_tables
 from ferroket.operator import accelerate
 from ferroket.operator.accelerated import Accelerated
 
@@ -67,9 +67,11 @@ def _state(operator: Any, where: str = "") -> Iterator[tuple[str, Any]]:
     computed before. Of the others an attribute is another object, or a NumPy array with other numbers. An operator
     whose change would leave no such trace is never the same.
     """
-    has_tables = isinstance(operator, Accelerated) or computes_tables(operator)
-    if has_tables:
+    if isinstance(operator, Accelerated):
         operator._setup()
+        has_tables = True
+    else:
+        has_tables = compute_tables(operator)
     in_place = not has_tables and hasattr(operator, "__iadd__")
     for name, value in vars(operator).items():
         place = f"{where}.{name}"

@@ -4,7 +4,7 @@ from typing import Any
 
 import netket as nk
 
-from ferroket._compat.netket import sampling_methods
+from ferroket._compat.netket import replace_sampling_methods, sampling_methods
 from ferroket.sampler import chains
 from ferroket.sampler.chains import is_netkets
 
@@ -17,14 +17,12 @@ def enable() -> None:
     Those for which there are no such chains, and subclasses of :class:`netket.sampler.MetropolisSampler`, sample as
     before; but in Hilbert spaces with a constraint of the user's own NetKet's samplers reject moves that lead out.
     """
-    nk.sampler.MetropolisSampler._sample_chain = _sample_chain
-    nk.sampler.MetropolisSampler._sample_next = _sample_next
+    replace_sampling_methods({"_sample_chain": _sample_chain, "_sample_next": _sample_next})
 
 
 def disable() -> None:
     """Takes :func:`enable` back."""
-    for name, method in _NETKETS.items():
-        setattr(nk.sampler.MetropolisSampler, name, method)
+    replace_sampling_methods(_NETKETS)
 
 
 def is_enabled() -> bool:
