@@ -216,7 +216,7 @@ class Parity(nk.hilbert.constraint.DiscreteHilbertConstraint):
 
 def test_what_does_not() -> None:
     spin_1 = nk.hilbert.Spin(1, 4)
-    assert reasons(fk.sampler.MetropolisLocal(spin_1)) == ["there are sites that haven't two local states"]
+    assert reasons(fk.sampler.MetropolisLocal(spin_1)) == ["some sites don't have two local states"]
     (reason,) = reasons(fk.sampler.MetropolisLocal(SPINS), MLP)
     assert reason.startswith("netket's MLP is none of the models whose amplitude ratios are known")
     half = nk.models.RBM(param_dtype=np.float16)
@@ -230,11 +230,11 @@ def test_what_does_not() -> None:
     assert reasons(fk.sampler.MetropolisExchange(even, graph=CHAIN)) == own
     assert reasons(fk.sampler.MetropolisHamiltonian(even, fk.operator.Ising(even, CHAIN, h=1.0))) == own
     (reason,) = reasons(nk.sampler.ExactSampler(SPINS))
-    assert reason == "ExactSampler is none of the Metropolis samplers, or a subclass of one"
+    assert reason == "ExactSampler isn't exactly one of the Metropolis samplers of NetKet or of fk.sampler"
     (reason,) = reasons(nk.sampler.MetropolisLocal(SPINS))
     assert reason == "the sampler is NetKet's: call fk.enable(), or take the one of fk.sampler"
     assert fk.sampler.explain(nk.vqs.FullSumState(SPINS, RBM)).reasons == [
-        "FullSumState is no MCState, which has a sampler"
+        "FullSumState is no MCState, and has no sampler"
     ]
 
 

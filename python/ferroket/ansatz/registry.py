@@ -90,7 +90,7 @@ def _of_parameters(model: Any, variables: Any, n_sites: int) -> list[str]:
     except TypeError:  # the model can't be hashed
         own = _parameters.__wrapped__(model, n_sites)
     same = jax.tree.structure(found) == jax.tree.structure(own) and jax.tree.leaves(found) == jax.tree.leaves(own)
-    return [] if same else ["the parameters aren't those that the model has when it is new"]
+    return [] if same else ["the parameters have other names, shapes or dtypes than those that the model initialises"]
 
 
 @functools.lru_cache(maxsize=256)

@@ -31,4 +31,4 @@ def other_activation(model: Any) -> str | None:
     if model.activation is nk.nn.activation.log_cosh:
         return None
     activation = getattr(model.activation, "__name__", repr(model.activation))
-    return almost(f"the activation is {activation}, and amplitude ratios are known for nk.nn.log_cosh")
+    return almost(f"the activation is {activation}, and amplitude ratios are known only for nk.nn.log_cosh")

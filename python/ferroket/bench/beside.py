@@ -1,4 +1,4 @@
-"""What is measured beside itself, with fewer cores or ranks."""
+"""Comparisons of our own code with itself on fewer cores or ranks."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,13 +13,13 @@ ONE_CORE, ONE_RANK = "one core", "one rank"
 
 
 def all_cores(name: str, ours: str, call: Callable[[], Any], *, rounds: int, bar: float | None = None) -> Row:
-    """A function on all cores that the process may use, beside one of them alone."""
+    """A function on all cores that the process may use, compared with one core."""
     times = paired({ours: call, ONE_CORE: partial(on_one_core, call)}, rounds=rounds)
     return Row(name, times, bars={} if bar is None else {ONE_CORE: bar})
 
 
 def two_ranks(name: str, ours: str, worker: str, *arguments: str, rounds: int, bar: float) -> Row:
-    """A worker of :mod:`ferroket.bench.workers` that reports its ``call``, on two ranks and on one with one core."""
+    """A worker of :mod:`ferroket.bench.workers` that reports its ``call``: two ranks compared with one on one core."""
     times: dict[str, list[float]] = {ours: [], ONE_RANK: []}
 
     def measure(contender: str, ranks: int) -> None:

@@ -9,7 +9,7 @@ OURS, LAUNCHER, NOBODY = "ferroket binds", "launcher binds", "nobody binds"
 
 
 def run(*, ranks: int = 2, rounds: int = 3) -> Report:
-    """Runs the three in turns.
+    """Runs the three ways of binding in turns.
 
     "nobody binds" is what a NetKet user has today: MPI collectives, ranks on all cores, NetKet's own operator.
 

@@ -7,7 +7,7 @@ from ferroket.bench.report import Row
 
 
 def run(found: Mapping[str, Callable[[str], Iterable[Row]]], *, cases: str, batch: int) -> list[Row]:
-    """Runs those that have a text in their names.
+    """Runs the cases whose names contain a text.
 
     Args:
         found: all there are, by name; each is called with its name.

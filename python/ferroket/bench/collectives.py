@@ -7,7 +7,7 @@ from ferroket.bench import jobs
 from ferroket.bench.report import Report, Row
 
 SIZES = {"4 B": 4, "4 KiB": 1 << 12, "512 KiB": 1 << 19, "16 MiB": 1 << 24}
-# How many times faster than gloo psum has to be; and how many times what its parts take it may take.
+# psum has to be this many times faster than over gloo, and may take this many times the time of its parts.
 _BARS = {"4 B": 8.0, "4 KiB": 8.0, "16 MiB": 1.4}
 _AT_MOST = {"4 B": 1.5, "4 KiB": 2.5, "16 MiB": 1.5}
 PARTS = "mpi4py's allreduce + a jitted x+1"

@@ -1,4 +1,4 @@
-"""The operators of the benchmarks, each as NetKet has it."""
+"""The operators of the benchmarks, as NetKet's."""
 
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +47,7 @@ def bose_hubbard(shape: tuple[int, int] = (6, 6)) -> Any:
 
 
 def pauli_strings(strings: int, flip_masks: int, sites: int = PAULI_SITES) -> Any:
-    """Random Pauli strings, which flip sites in so many ways; an even number of Y in each, so that they are real."""
+    """Random Pauli strings with so many different sets of flipped sites. Each has an even number of Y: it is real."""
     rng = np.random.default_rng(0)
     flips = rng.integers(0, 2, (flip_masks, sites), dtype=bool)
     found: dict[str, None] = {}
@@ -60,7 +60,7 @@ def pauli_strings(strings: int, flip_masks: int, sites: int = PAULI_SITES) -> An
 
 
 def random_local(sites: int = 60, connections: int = 4) -> Any:
-    """Random symmetric matrices on each three neighbours of a ring of spins 1."""
+    """A random symmetric matrix on each three neighbours of a ring of spins 1."""
     rng = np.random.default_rng(0)
     matrices, places = [], []
     for site in range(sites):
@@ -70,7 +70,7 @@ def random_local(sites: int = 60, connections: int = 4) -> Any:
     return nk.operator.LocalOperatorJax(nk.hilbert.Spin(1, sites), matrices, places)
 
 
-# name: operator, and how many times faster than NetKet's fastest it has to be, padded and compact.
+# By name: the operator, and how many times faster than NetKet's fastest it has to be, padded and compact.
 CASES: dict[str, tuple[Callable[[], Any], float, float]] = {
     "Ising chain 128": (ising, 1.2, 1.2),
     "Heisenberg 10×10": (heisenberg, 4, 12),

@@ -59,7 +59,7 @@ def run(
 
 
 def _environment() -> dict[str, str]:
-    """This process's, without what a benchmark sets itself."""
+    """The environment of this process, without what a benchmark sets itself."""
     own = ("FERROKET_BIND", "FERROKET_YIELD", "FERROKET_COLLECTIVES")
     return {name: value for name, value in os.environ.items() if name not in own}
 

@@ -31,11 +31,11 @@ except ImportError:
 OURS, DEFAULT, PACKED, BARE = "Ferroket", "NetKet", "NetKet packed", "bare network"
 _DOUBLE, _PEAK = "float64", "FMA peak"
 _CORES_BAR, _RANKS_BAR, _SINGLE_BAR = 1.7, 1.8, 1.6
-# So much of its time the bare network on exactly the configurations that matter may take.
+# Ours may take 1.15 times the time of the bare network on exactly the configurations that matter.
 _NETWORK_BAR = 1 / 1.15
-# Of what takes so many seconds one call is enough to tell.
+# Where a call takes more seconds than this, one call is enough to compare.
 _LONG = 0.5
-# What the others are given to choose their best from.
+# The chunk sizes of which each peer takes its fastest.
 _CHUNK_SIZES = (None, 64, 256, 1024, 2048, 8192)
 
 
@@ -43,7 +43,7 @@ def _rbm(alpha: int, dtype: Any = float) -> Callable[[], Any]:
     return lambda: nk.models.RBM(alpha=alpha, param_dtype=dtype)
 
 
-# name: operator, model, and how many times faster than NetKet's fastest it has to be.
+# By name: the operator, the model, and how many times faster than NetKet's fastest it has to be.
 KNOWN: dict[str, tuple[Callable[[], Any], Callable[[], Any], float | None]] = {
     "Ising chain 64, RBM α=1": (partial(ising, 64), _rbm(1), 20),
     "Ising chain 64, RBM α=4": (partial(ising, 64), _rbm(4), 25),
@@ -59,7 +59,7 @@ KNOWN: dict[str, tuple[Callable[[], Any], Callable[[], Any], float | None]] = {
     "Heisenberg 10×10, Jastrow": (partial(heisenberg, total_sz=0), lambda: nk.models.Jastrow(param_dtype=float), 10),
 }
 
-# name: operator, and what the networks have to know of its lattice: the shape, and how many species of sites.
+# By name: the operator, and the shape and the number of species of its lattice, for the networks.
 LATTICES: dict[str, tuple[Callable[[], Any], tuple[int, int], int]] = {
     "Heisenberg 10×10": (partial(heisenberg, total_sz=0), (10, 10), 1),
     "Fermi-Hubbard 8×8": (fermi_hubbard, (8, 8), 2),
@@ -69,8 +69,8 @@ LATTICES: dict[str, tuple[Callable[[], Any], tuple[int, int], int]] = {
 def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     """Local energies of models whose amplitude ratios are known, and of any network.
 
-    NetKet's kernels, and the bare network, have the best of several chunk sizes; ours has the default. What is beside
-    itself, with other numbers, cores or ranks, is Heisenberg 10×10 with an RBM of α=4.
+    NetKet's kernels, and the bare network, have the best of several chunk sizes; ours has the default. Ours is
+    compared with itself, on other numbers, cores or ranks, for Heisenberg 10×10 with an RBM of α=4.
 
     Args:
         cases: a part of the name of those to run; all by default.
@@ -140,7 +140,7 @@ class _Setup:
         return jnp.concatenate([self.x, xp[sample < len(self.x)]])
 
     def compare(self, netkets: Sequence[Callable[[], Any]], tolerance: float) -> None:
-        """Whether NetKet's local energies are ours."""
+        """Raises an :class:`AssertionError` if NetKet's local energies aren't ours."""
         ours = np.asarray(self.ours_call()())
         for call in netkets:
             theirs = np.asarray(call())
@@ -192,7 +192,7 @@ _SINGLE = "float32 beside float64"
 
 
 def _single(batch: int, rounds: int, name: str) -> Iterator[Row]:
-    """Half the bytes, and twice the numbers in a vector."""
+    """float32 compared with float64: half the bytes, and twice the numbers in a vector."""
     calls = {
         contender: _Setup(heisenberg(total_sz=0), nk.models.RBM(alpha=4, param_dtype=dtype), batch).ours_call()
         for contender, dtype in ((OURS, np.float32), (_DOUBLE, np.float64))
@@ -204,7 +204,7 @@ _CORES = "all cores beside one"
 
 
 def _cores(batch: int, rounds: int, name: str) -> Iterator[Row]:
-    """All cores that the process may use, beside one of them alone; the bar is for two."""
+    """All cores that the process may use, compared with one core; the bar is for two."""
     call = _Setup(heisenberg(total_sz=0), nk.models.RBM(alpha=4), batch).ours_call()
     yield all_cores(name, OURS, call, rounds=rounds, bar=_CORES_BAR)
 
@@ -213,7 +213,7 @@ _RANKS = "two ranks beside one, each with one core"
 
 
 def _ranks(batch: int, rounds: int, name: str) -> Iterator[Row]:
-    """The samples spread over two ranks, beside one rank that has them all."""
+    """The samples spread over two ranks, compared with one rank that has them all."""
     yield two_ranks(name, OURS, "local_energy", str(batch), rounds=rounds, bar=_RANKS_BAR)
 
 

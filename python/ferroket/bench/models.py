@@ -12,7 +12,7 @@ from netket.utils.group import Permutation, PermutationGroup
 
 
 class ResCNN(nn.Module):
-    """Residual blocks of 3×3 convolutions that know of the periodic boundary, then a sum over the sites."""
+    """Residual blocks of 3×3 convolutions with periodic boundaries, then a sum over the sites."""
 
     shape: tuple[int, int]
     species: int = 1
@@ -70,7 +70,7 @@ def gcnn(shape: tuple[int, int], species: int = 1) -> Any:
 
 
 def networks(shape: tuple[int, int], species: int) -> dict[str, Any]:
-    """Those of which no ratios are known."""
+    """Networks whose amplitude ratios aren't known."""
     return {
         "MLP": nk.models.MLP(hidden_dims=(200, 200), param_dtype=float),
         "ResCNN": ResCNN(shape, species),

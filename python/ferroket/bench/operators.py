@@ -18,7 +18,7 @@ from ferroket.operator import accelerate
 
 OURS, JAX, NUMBA = "Ferroket", "NetKet JAX", "NetKet numba"
 
-# What NetKet's samplers give, and the widest, where it all is a matter of memory.
+# The dtype of the samples of NetKet's samplers, and the widest one, where memory bandwidth decides.
 SAMPLE_DTYPES = ("int8", "float64")
 _ONE_CORE = "one core"
 _SPARSE_BAR = 3.0
@@ -51,7 +51,7 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
 
 
 def _rows(batch: int, rounds: int, name: str) -> Iterator[Row]:
-    """Times one operator of NetKet and what replaces it, after a look whether they agree."""
+    """Times one operator of NetKet and ours, once both agree."""
     build, padded_bar, compact_bar = CASES[name]
     reference = build()
     ours = accelerate(reference)
@@ -78,7 +78,7 @@ def _rows(batch: int, rounds: int, name: str) -> Iterator[Row]:
 
 def _numba(operator: Any) -> Any:
     """NetKet's numba operator that equals one of its JAX operators."""
-    # NetKet has no way to convert those that conserve particles; ours has.
+    # NetKet can't convert operators that conserve particle numbers. Ours can.
     return (operator if hasattr(operator, "to_numba_operator") else accelerate(operator)).to_numba_operator()
 
 
@@ -99,7 +99,7 @@ _CALLS = 50
 
 
 def _cores(batch: int, rounds: int, name: str) -> Iterator[Row]:
-    """All cores that the process may use, beside one of them alone; the bar is for two."""
+    """All cores that the process may use, compared with one core; the bar is for two."""
     ours = accelerate(heisenberg())
     x = ours.hilbert.random_state(jax.random.key(0), batch).astype("int8")
     call = _padded(ours, x)
@@ -138,5 +138,5 @@ def _compact(operator: Any, x: jax.Array) -> Callable[[], Any]:
 
 
 def _samples(operator: Any, x: jax.Array) -> Any:
-    """The samples as an operator likes them best: NetKet's numba operators take NumPy's arrays."""
+    """The samples as an operator takes them without a copy: NetKet's numba operators take NumPy arrays."""
     return x if isinstance(operator, nk.operator.DiscreteJaxOperator) else np.asarray(x)

@@ -6,7 +6,7 @@ from ferroket.bench import jobs
 from ferroket.bench.report import Report, Row
 
 OURS = "ferroket's choice"
-# Everything that can be set by hand.
+# All that a user can set by hand.
 SETTINGS: dict[str, dict[str, str]] = {
     OURS: {},
     "bound, spinning": {"FERROKET_YIELD": "never"},

@@ -48,7 +48,7 @@ class Report:
         return {name: time / own for name, time in row.seconds.items() if name != self.ours}
 
     def print(self, console: Console | None = None) -> None:
-        """Prints the rows, in one table those that follow each other and have a peer in common."""
+        """Prints the rows: consecutive ones that share a peer in one table."""
         tables: list[tuple[set[str], list[Row]]] = []
         for row in self.rows:
             peers = row.seconds.keys() - {self.ours}
@@ -128,7 +128,7 @@ def figure_of(width: float, height: float = 4) -> Any:
 
 
 def machine() -> dict[str, Any]:
-    """What a reader has to know of the machine."""
+    """The machine, in a line for the reader."""
     model = platform.processor()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():

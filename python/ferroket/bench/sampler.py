@@ -15,15 +15,15 @@ from ferroket.distributed import affinity
 
 OURS, NETKET = "Ferroket", "NetKet"
 _RANKS_BAR = 1.8
-# So much the acceptances of two samplers may differ by chance.
+# The acceptances of two samplers may differ by this much by chance.
 _CHANCE = 0.03
 
 
 def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
-    """The time of ``MCState.sample()``, the samples that it throws away first among it.
+    """The time of ``MCState.sample()``, with the samples that it discards first.
 
-    NetKet's samplers evaluate the network on all chains at once, which is their fastest setting. What is beside itself
-    is Heisenberg 10×10 with an RBM of α=1.
+    NetKet's samplers evaluate the network on all chains at once, which is their fastest setting. Ours is compared
+    with itself for Heisenberg 10×10 with an RBM of α=1.
 
     Args:
         cases: a part of the name of those to run; all by default.
@@ -60,16 +60,16 @@ def _case(case: Case, batch: int, rounds: int, name: str) -> Iterator[Row]:
 
 
 def compare(ours: float, theirs: float) -> None:
-    """Whether two acceptances can be those of one distribution."""
+    """Raises an :class:`AssertionError` if two acceptances differ by more than chance."""
     assert abs(ours - theirs) < _CHANCE, f"the acceptance is {ours:.3f}, and NetKet's is {theirs:.3f}"
 
 
 def _cores(batch: int, rounds: int, name: str) -> Iterator[Row]:
-    """All cores that the process may use, beside one of them alone."""
+    """All cores that the process may use, compared with one core."""
     call = _call(CASES["Heisenberg 10×10, RBM α=1"].state("ferroket", batch)[0])
     yield all_cores(name, OURS, call, rounds=rounds)
 
 
 def _ranks(batch: int, rounds: int, name: str) -> Iterator[Row]:
-    """The chains of one rank, spread over two."""
+    """The chains spread over two ranks, compared with one rank that has them all."""
     yield two_ranks(name, OURS, "sampler", str(batch), rounds=rounds, bar=_RANKS_BAR)

@@ -9,7 +9,7 @@ OURS, JAX = "fk.initialize()", "import jax alone"
 
 
 def run(*, ranks: int = 8, rounds: int = 5) -> Report:
-    """Starts jobs that do the one or the other, in turns.
+    """Starts jobs of both kinds in turns.
 
     Args:
         ranks: the number of processes.

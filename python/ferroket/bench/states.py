@@ -14,7 +14,7 @@ from ferroket.bench.hamiltonians import SPINS, fermi_hubbard, heisenberg, ising
 Library = Literal["ferroket", "netket"]
 
 CHAINS = 16
-"""On each device."""
+"""Chains on each device."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class Case:
 
     Args:
         hamiltonian: Makes the operator, NetKet's.
-        sampler: Makes the sampler, by the functions of ``nk.sampler`` or ``fk.sampler``.
+        sampler: Makes the sampler, with the functions of ``nk.sampler`` or ``fk.sampler``.
         model: Makes the model.
         sampling_bar: How many times faster than NetKet sampling has to be.
-        step_bar: And a whole step of VMC_SR.
+        step_bar: How many times faster a whole step of VMC_SR has to be.
     """
 
     hamiltonian: Callable[[], Any]
@@ -75,7 +75,7 @@ CASES = {
     ),
     "Heisenberg 10×10, Jastrow": Case(_spins, _exchange, lambda: nk.models.Jastrow(param_dtype=float), 15, 2),
 }
-"""Those with bars."""
+"""The cases that have to be a certain factor faster than NetKet."""
 
 MORE = {
     "Heisenberg 10×10, RBM α=4, float32": Case(
@@ -88,4 +88,4 @@ MORE = {
         partial(fermi_hubbard, (4, 4)), _fermions, lambda: nk.models.RBM(alpha=2, param_dtype=float)
     ),
 }
-"""Others, to be sampled only."""
+"""Cases of sampling alone."""

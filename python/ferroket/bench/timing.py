@@ -46,7 +46,7 @@ def seconds(call: Callable[[], Any]) -> float:
 
 
 def on_one_core(call: Callable[[], Any]) -> None:
-    """Calls a function while the process may use but the first of its cores."""
+    """Calls a function while the process may only use the first of its cores."""
     allowed = affinity.allowed()
     affinity.bind(allowed[:1])
     try:

@@ -48,7 +48,7 @@ class Steps(Report):
 
 
 def run(*, cases: str = "", batch: int = 1024, rounds: int = 3) -> Report:
-    """Steps of both in turns, on one rank with all cores, and on two.
+    """Steps of ours and of NetKet's in turns, on one rank with all cores, and on two ranks.
 
     Args:
         cases: a part of the name of those to run; all by default.

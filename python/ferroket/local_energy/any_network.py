@@ -1,7 +1,7 @@
-"""Local values with any network, which sees no configurations but those that matter.
+"""Local values with any network, which is evaluated on those configurations alone that matter.
 
 E(σ) = ⟨σ|O|σ⟩ + Σ_k ⟨σ|O|x_k⟩ ψ(x_k) / ψ(σ), with the x_k whose matrix elements aren't zero. They come in chunks of one
-shape, so that their number may change without another program and memory is that of a chunk, however many there are.
+shape: their number may change without another compilation, and memory is that of a chunk, however many there are.
 """
 
 import functools
@@ -21,9 +21,9 @@ from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.compiled import Form
 
 _N_TOGETHER = 8
-"""Of so many chunks of elements, configurations that are the same are evaluated once."""
+"""Equal configurations among the elements of so many chunks are evaluated once."""
 _REPEATED = 16
-"""They are looked for as long as one of so many is another one again."""
+"""Equal ones are looked for as long as at least one of so many configurations is a repetition."""
 
 LogPsi = Callable[[Any, jax.Array], jax.Array]
 
@@ -72,8 +72,8 @@ def differentiable(
     form = operator._form
     rows = samples.reshape(-1, samples.shape[-1]) if samples.ndim != 2 else samples  # noqa: PLR2004
     args = (variables, form.values, rows, form)
-    # NetKet calls the kernels of some observables outside of functions that are compiled, and those of some gradients
-    # inside, with a `logpsi` that can't leave them.
+    # NetKet calls the kernels of some observables outside of compiled functions, and those of some gradients inside,
+    # with a `logpsi` that can't leave them.
     is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args))
     evaluate = _local_values if is_traced else _compiled_local_values
     return evaluate(forward, logpsi, chunk_size, *args).reshape(samples.shape[:-1])
@@ -125,13 +125,13 @@ def nan(dtype: Any) -> Any:
 
 
 def _as_they_are(x: jax.Array, used: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """As :func:`distinct_rows`, for configurations that differ or that nobody looks at."""
+    """As :func:`distinct_rows`, without looking for equal configurations."""
     x, used, place = align([x, used, jnp.arange(len(x), dtype=jnp.int32)])
     return x, place, used
 
 
 def _first_in_chunks(logpsi: LogPsi, variables: Any, x: jax.Array, count: jax.Array, chunk_size: int) -> jax.Array:
-    """The ln ψ of the first configurations, and zeros for others; there are chunks of them."""
+    """The ln ψ of the first ``count`` configurations, chunk by chunk, and zeros for the others."""
 
     def step(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         start, log_psi = state
@@ -163,7 +163,7 @@ def _for_each_chunk(add: Callable[..., Any], total: Any, form: Form, samples: ja
     def step(state: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
         cursor, total = state
         xp, mels, sample, cursor = form.compact(samples, cursor, chunk_size, off_diagonal_only=True)
-        # What fills up the last chunk has to be a configuration of which the network makes a number, and derivatives.
+        # The network has to be finite on what fills up the last chunk, and have derivatives there.
         xp = jnp.where((sample < len(samples))[:, None], xp, samples[0])
         return cursor, add(total, xp, mels, sample)
 
@@ -173,11 +173,11 @@ def _for_each_chunk(add: Callable[..., Any], total: Any, form: Form, samples: ja
 
 
 def _zeros_like(arrays: list[jax.Array], samples: jax.Array, dtype: Any = None) -> list[jax.Array]:
-    """Zeros for each device that has samples of its own."""
+    """Zeros on each device that has samples."""
     return [align([jnp.zeros_like(array, dtype), array, samples])[0] for array in arrays]
 
 
-# Derivatives. A loop that ends when it likes has none in reverse mode, so it is run once more.
+# Derivatives. A loop without a fixed number of steps has none in reverse mode, so the loop runs once more.
 
 
 def _fwd(
@@ -243,7 +243,7 @@ def _backward(
 
 
 def _as(cotangent: jax.Array, dtype: Any) -> jax.Array:
-    """The cotangent of something of this dtype, of which a real or complex number was made."""
+    """A cotangent in this dtype: its real part, if that is real."""
     real = cotangent if jnp.issubdtype(dtype, jnp.complexfloating) else cotangent.real
     return real.astype(dtype)
 

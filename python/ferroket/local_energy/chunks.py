@@ -11,13 +11,13 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from ferroket.operator.compiled import Form
 
 _LARGEST = 2048
-"""More are no faster."""
+"""Larger chunks are no faster."""
 _SMALLEST = 64
-"""Fewer don't fill the vectors and threads of a processor."""
+"""Smaller chunks don't fill the vectors and threads of a processor."""
 _CACHED = 1 << 21
-"""So many bytes of one activation, of all configurations, stay in the caches of a few cores."""
+"""An activation of so many bytes, for all configurations of a chunk, stays in the caches of a few cores."""
 _N_CHUNKS = 16
-"""A chunk is at most this part of all configurations, since the last one is filled up."""
+"""There are at least so many chunks, since the last one is filled up with what isn't needed."""
 _SMALLEST_PART = 256
 
 
@@ -44,7 +44,7 @@ def chunk_size_of(
 
 
 def _cached(logpsi: Callable[[Any, jax.Array], jax.Array], variables: Any, x: Any) -> int:
-    """So many that the network's largest activation stays in the cache: a power of two."""
+    """The largest power of two with which the network's largest activation stays in the cache."""
     variables = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), variables)
     few, more = (
         [math.prod(aval.shape) * aval.dtype.itemsize for aval in _results(jaxpr)]

@@ -24,9 +24,9 @@ class Explanation:
     ansatz: str | None = None
     """The ansatz whose ratios are known."""
     kernel: str = ""
-    """What evaluates the local energy, in words."""
+    """The kernel that evaluates the local energy, in words."""
     reasons: list[str] = field(default_factory=list)
-    """Why it isn't a faster one."""
+    """Why not a faster one."""
     chunk_size: int | None = None
     """How many configurations the network sees at once, on each device."""
 

@@ -31,7 +31,7 @@ def _of_operator(form: Form) -> list[str]:
         return ["the operator acts on sites that have more than two local states"]
     if isinstance(form, Restricted):
         return ["the Hilbert space has a constraint of its own, which the kernels don't know"]
-    return ["the operator is no sum of terms that lead from a configuration to one other each"]
+    return ["the operator isn't a sum of non-branching terms, the form that the kernels take"]
 
 
 def from_ratios(amplitudes: Amplitudes, form: Terms, samples: jax.Array) -> jax.Array:
@@ -60,8 +60,8 @@ def local_values(
 ) -> jax.Array:
     """The local values of samples ``(Ns, N)``: as :func:`ferroket.local_energy.any_network.local_values`.
 
-    If ``logpsi`` isn't ``vstate_logpsi``, the function that the ansatz stands for, that is evaluated as any network.
-    Only then, where there are no CPUs, and for derivatives does ``chunk_size`` matter.
+    A ``logpsi`` other than ``vstate_logpsi``, the one of the ansatz, is evaluated as any network. ``chunk_size``
+    matters only there, for derivatives, and on other platforms than CPUs.
     """
     if vstate_logpsi is not None and logpsi != vstate_logpsi:
         return any_network.local_values(logpsi, variables, samples, operator, chunk_size=chunk_size)

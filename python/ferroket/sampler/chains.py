@@ -1,4 +1,4 @@
-"""Chains in Rust in the place of NetKet's: which samplers, models and states they are for, and how they are called."""
+"""Chains in Rust in the place of NetKet's: for which samplers and models, and how they are called."""
 
 import functools
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def _of_hilbert(hilbert: Any) -> tuple[str, ...]:
         sizes = set(compiled.local_states(hilbert).sizes)
     except TypeError as error:
         return (str(error),)
-    return () if sizes == {_STATES} else ("there are sites that haven't two local states",)
+    return () if sizes == {_STATES} else ("some sites don't have two local states",)
 
 
 def sample_chain(
@@ -68,7 +68,7 @@ def sample_chain(
 
     Raises:
         ValueError: The state is that of another number of chains, or of another Hilbert space.
-        jax.errors.JaxRuntimeError: It holds something else than local states.
+        jax.errors.JaxRuntimeError: The state holds something else than local states.
     """
     found = plan(sampler, machine, parameters) if chain_length > 0 else []
     if isinstance(found, list):
@@ -86,7 +86,7 @@ def sample_chain(
 def sample_next(
     netkets: Callable[..., Any], sampler: Any, machine: Any, parameters: Any, state: MetropolisSamplerState
 ) -> tuple[MetropolisSamplerState, Any]:
-    """As ``_sample_next`` of NetKet's sampler, alike."""
+    """As ``_sample_next`` of NetKet's sampler: as :func:`sample_chain`."""
     if isinstance(plan(sampler, machine, parameters), list):
         return netkets(confined(sampler), machine, parameters, state)
     samples, state = sample_chain(netkets, sampler, machine, parameters, state, 1)

@@ -21,9 +21,9 @@ class Explanation:
     rule: str | None = None
     """What proposes moves where the chains are in Rust, ``local``, ``exchange`` or ``hamiltonian``."""
     ansatz: str | None = None
-    """The ansatz of the model, there."""
+    """The ansatz of the model where the chains are in Rust."""
     reasons: list[str] = field(default_factory=list)
-    """Why it isn't faster."""
+    """Why not a faster one."""
 
     family = renamed_attribute("family", "ansatz")
 
@@ -43,11 +43,13 @@ def explain(vstate: Any) -> Explanation:
         What makes its samples; ``print`` it for a summary.
     """
     if not isinstance(vstate, MCState):
-        return Explanation("NetKet", reasons=[f"{type(vstate).__name__} is no MCState, which has a sampler"])
+        return Explanation("NetKet", reasons=[f"{type(vstate).__name__} is no MCState, and has no sampler"])
     sampler = vstate.sampler
     if not (type(sampler) is MetropolisSampler or chains.is_netkets(sampler)):
         name = type(sampler).__name__
-        return Explanation("NetKet", reasons=[f"{name} is none of the Metropolis samplers, or a subclass of one"])
+        return Explanation(
+            "NetKet", reasons=[f"{name} isn't exactly one of the Metropolis samplers of NetKet or of fk.sampler"]
+        )
     found = chains.plan(sampler, *sampled_model_of(vstate))
     if isinstance(found, list):
         if chains.is_netkets(sampler) and not patching.is_enabled() and not sectors(sampler.hilbert)[1]:

@@ -38,7 +38,7 @@ class MetropolisSampler(nk.sampler.MetropolisSampler):
         super().__init__(hilbert, rule, **kwargs)
         if self.sweep_size < 1:
             raise ValueError(
-                f"sweep_size is {self.sweep_size}: propose at least 1 move between samples, or None for one a site"
+                f"sweep_size is {self.sweep_size}: propose at least 1 move between samples, or None for one per site"
             )
         clusters = getattr(rule, "clusters", None)
         if clusters is not None and not isinstance(clusters, jax.core.Tracer):

@@ -1,4 +1,4 @@
-"""NetKet's rules for proposing moves, as the kernels take them."""
+"""NetKet's transition rules, which propose moves, as the kernels take them."""
 
 import functools
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class KernelRule:
     """A rule as the kernels take it.
 
     Args:
-        name: What they call it.
+        name: Its name in the kernels.
         arrays: Its arrays.
         attributes: Its static numbers, by name.
     """
@@ -35,7 +35,7 @@ class KernelRule:
 def kernel_rule(rule: Any, hilbert: Any) -> KernelRule | str:
     """A rule of NetKet's as the kernels take it, or why they don't, as the end of a sentence.
 
-    Only what keeps to the constraints of the Hilbert space is taken.
+    Only rules that keep to the constraints of the Hilbert space are taken.
     """
     if not sectors(hilbert)[1]:
         return "the Hilbert space has a constraint of its own, which the kernels don't know"
@@ -59,7 +59,7 @@ def _hamiltonian(rule: Any, hilbert: Any) -> KernelRule | str:
         return f"{type(rule.operator).__name__} can't be accelerated"
     form = operator._form
     if not isinstance(form, Terms):
-        return "the rule's operator is no sum of terms that lead from a configuration to one other each"
+        return "the rule's operator isn't a sum of non-branching terms, the form that the kernels take"
     # Without the kinds of sites, of which there is one.
     arrays = tuple(map(jnp.asarray, form.with_weights().tables[1:]))
     return KernelRule("hamiltonian", arrays, (("diagonal", form.diagonal),))
@@ -89,7 +89,7 @@ def leaves_constraint(rule: Any, hilbert: Any) -> str | None:
 def _constrained(hilbert: Any) -> str | None:
     conserved, _ = sectors(hilbert)
     if conserved:
-        return "the Hilbert space has a constraint that single changes of sites don't keep to"
+        return "the Hilbert space has a constraint that a change of one site breaks"
     return None
 
 
@@ -98,9 +98,9 @@ def _not_conserved(clusters: Any, hilbert: Any) -> str | None:
     if all(len(sector.sites) == hilbert.size for sector in conserved):
         return None
     if isinstance(clusters, jax.core.Tracer):
-        return "the clusters are traced, and the Hilbert space fixes sums of some sites"
+        return "the clusters are traced, and can't be compared with the sums of sites that the Hilbert space fixes"
     if _crossing(np.asarray(clusters), conserved, hilbert.size) is not None:
-        return "there is a cluster of which the Hilbert space fixes the sum of one site alone"
+        return "a cluster has one site inside and one outside of a sum that the Hilbert space fixes"
     return None
 
 

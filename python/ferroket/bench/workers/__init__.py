@@ -1,1 +1,1 @@
-"""What ranks run to be measured."""
+"""The programs that ranks run to be measured."""

@@ -11,7 +11,7 @@ from ferroket.bench.jobs import report  # noqa: E402
 
 
 def main() -> None:
-    """Measures, and reports {"ready": seconds} of rank 0, which waits for the others only if it has to."""
+    """Measures, and reports {"ready": seconds} of rank 0."""
     if sys.argv[1] == "initialize":
         fk.initialize()
     import jax

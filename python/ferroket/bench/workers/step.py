@@ -15,7 +15,7 @@ from ferroket.bench.jobs import report
 from ferroket.bench.timing import seconds
 
 WARMUP = 2
-# Of what takes long only so many seconds, and two steps at least.
+# A measurement ends after so many seconds, but not before so many steps.
 LONG, LEAST = 8.0, 2
 
 
@@ -32,7 +32,7 @@ def main() -> None:
     name, library, n_samples, steps = sys.argv[1:]
     which: Library = "ferroket" if library == "ferroket" else "netket"
     state, operator = CASES[name].state(which, int(n_samples))
-    # With the Jacobian as a matrix, which is faster than without where it has room.
+    # With the Jacobian as a matrix, which is faster where memory has room for it.
     driver = nk.driver.VMC_SR(
         operator, nk.optimizer.Sgd(1e-4), variational_state=state, diag_shift=1e-2, on_the_fly=False
     )
@@ -43,7 +43,7 @@ def main() -> None:
         ends.append({**totals(timer), "step": time.perf_counter()})
         return len(ends) <= WARMUP + LEAST or ends[-1]["step"] - ends[WARMUP]["step"] < LONG
 
-    # Inside of this NetKet waits for the result of each part.
+    # In this scope NetKet waits for the result of each part.
     with timing.timed_scope(force=True) as timer:
         driver.run(WARMUP + int(steps) + 1, callback=callback, show_progress=False)
 
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def totals(timer: Any) -> dict[str, float]:
-    """The seconds of all timers inside of one of NetKet's, by name."""
+    """The seconds of all timers within a timer of NetKet's, by name."""
     found: dict[str, float] = defaultdict(float)
     for name, inner in timer.sub_timers.items():
         found[name] += inner.total
