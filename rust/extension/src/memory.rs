@@ -18,10 +18,9 @@ pub(crate) fn keep_freed_memory() -> PyResult<()> {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod glibc {
     use std::ffi::c_int;
-    use std::io;
     use std::sync::Once;
-    use std::thread;
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
+    use std::{io, thread};
 
     /// Blocks up to this size come from a heap, where freed ones are kept; larger ones from the system. The most that
     /// glibc takes.

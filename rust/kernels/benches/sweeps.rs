@@ -1,10 +1,10 @@
 //! The time of one thread for the steps of a sweep: `cargo bench -p ferroket-kernels [-- NAME...]`.
 
-use ferroket_kernels::element::Sample;
-use ferroket_kernels::elements::{Elements, Form, Part, count_nonzero, write_configurations};
-use ferroket_kernels::local_states::{LocalStates, Sites, StateRange};
-use ferroket_kernels::tables::{MatrixTables, Tables};
-use ferroket_kernels::terms::{TermTables, Terms, words};
+use ferroket_kernels::connected::matrices::{MatrixTables, Tables};
+use ferroket_kernels::connected::terms::{TermTables, Terms, words};
+use ferroket_kernels::connected::{Elements, Form, Part, count_nonzero, write_configurations};
+use ferroket_kernels::numbers::Sample;
+use ferroket_kernels::sites::{LocalStates, Sites, StateRange};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 use std::env;

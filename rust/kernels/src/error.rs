@@ -1,6 +1,6 @@
 //! What can be wrong with the input of a kernel.
 
-use crate::local_states::StateRange;
+use crate::sites::StateRange;
 use thiserror::Error;
 
 /// An input that has no connected elements. Each message names the value and the rule that it broke.

@@ -7,24 +7,11 @@
 
 #![cfg_attr(test, allow(clippy::float_cmp))] // the numbers of the tests are exact
 
-pub mod distinct;
-pub mod element;
-pub mod elements;
+pub mod amplitudes;
+pub mod connected;
 pub mod error;
-pub mod functions;
-pub mod ising;
-pub mod jastrow;
-pub mod limits;
-pub mod local_states;
-pub mod metropolis;
-pub mod planes;
-pub mod ratios;
-pub mod rbm;
-pub mod rules;
-mod simd;
-pub mod tables;
-pub mod terms;
-#[cfg(test)]
-mod testing;
+pub mod numbers;
+pub mod sampling;
+pub mod sites;
 
 pub use error::Error;

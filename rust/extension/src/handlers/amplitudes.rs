@@ -1,9 +1,9 @@
 //! Amplitudes whose ratios are known, as handlers take them: the last ones of their arguments.
 
 use super::dispatch::invalid;
-use ferroket_kernels::jastrow::Jastrow;
-use ferroket_kernels::planes::{Algebra, Real};
-use ferroket_kernels::rbm::{Machine, Rbm};
+use ferroket_kernels::amplitudes::jastrow::Jastrow;
+use ferroket_kernels::amplitudes::rbm::{Machine, Rbm};
+use ferroket_kernels::numbers::{Algebra, Real};
 use ferroket_xla_ffi::{Element, Error, Frame};
 
 /// How many arguments a machine has.
@@ -24,7 +24,7 @@ macro_rules! with_types {
                 $body
             }};
         }
-        use ferroket_kernels::planes::{Complexes, Pairs, Reals};
+        use ferroket_kernels::numbers::{Complexes, Pairs, Reals};
         use ferroket_xla_ffi::DataType;
         let tables = $frame.arg($first, "the first table")?;
         tables.expect_rank(2)?;

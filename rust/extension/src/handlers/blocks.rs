@@ -1,7 +1,7 @@
 //! How many samples a thread gets, and how many it works on at once.
 
-use ferroket_kernels::elements::Form;
-use ferroket_kernels::local_states::LocalIndex;
+use ferroket_kernels::connected::Form;
+use ferroket_kernels::sites::LocalIndex;
 use std::ops::Range;
 
 /// The memory that a thread may use for a block of samples, unless a few samples take more: what stays in its cache.

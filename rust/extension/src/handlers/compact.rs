@@ -4,9 +4,9 @@ use super::blocks::{block_len, min_evaluated, min_written};
 use super::configurations::{Configurations, Connected, configurations};
 use super::dispatch::{FirstError, with_number_type};
 use super::forms::{FormArguments, Operator, TablesArguments, TermsArguments, vector};
-use ferroket_kernels::element::MatrixElement;
-use ferroket_kernels::elements::{Elements, Form, Part};
-use ferroket_kernels::local_states::LocalIndex;
+use ferroket_kernels::connected::{Elements, Form, Part};
+use ferroket_kernels::numbers::MatrixElement;
+use ferroket_kernels::sites::LocalIndex;
 use ferroket_xla_ffi::{Element, Error, Frame, Pool, RaggedRows, Rows, handler};
 use std::ops::Range;
 

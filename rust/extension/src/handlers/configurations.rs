@@ -2,9 +2,9 @@
 
 use super::dispatch::{invalid, with_number_type};
 use bytemuck::{Pod, cast_slice_mut};
-use ferroket_kernels::element::Sample;
-use ferroket_kernels::elements::{Form, write_configurations};
-use ferroket_kernels::local_states::{LocalIndex, LocalStates, Sites};
+use ferroket_kernels::connected::{Form, write_configurations};
+use ferroket_kernels::numbers::Sample;
+use ferroket_kernels::sites::{LocalIndex, LocalStates, Sites};
 use ferroket_xla_ffi::{AnyBuffer, AnyBufferMut, Element, Error};
 use std::ops::Range;
 

@@ -4,8 +4,8 @@ use super::blocks::{block_len, blocks, min_evaluated};
 use super::configurations::{Configurations, configurations};
 use super::dispatch::{FirstError, with_number_type};
 use super::forms::{FormArguments, Operator, TablesArguments, TermsArguments};
-use ferroket_kernels::element::MatrixElement;
-use ferroket_kernels::elements::{Form, Part, count_nonzero};
+use ferroket_kernels::connected::{Form, Part, count_nonzero};
+use ferroket_kernels::numbers::MatrixElement;
 use ferroket_xla_ffi::{Error, Frame, Rows, handler};
 use std::ops::Range;
 

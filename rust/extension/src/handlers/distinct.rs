@@ -1,7 +1,7 @@
 //! Configurations without those that occur again.
 
 use super::dispatch::with_number_type;
-use ferroket_kernels::distinct::{find_distinct, hash_rows};
+use ferroket_kernels::connected::distinct::{find_distinct, hash_rows};
 use ferroket_xla_ffi::{Error, Frame, Rows, handler};
 
 handler! {

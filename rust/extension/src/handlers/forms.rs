@@ -1,10 +1,10 @@
 //! The operators of a call: the tables of a form, and the values of its terms.
 
 use super::dispatch::invalid;
-use ferroket_kernels::elements::Form;
-use ferroket_kernels::local_states::{Sites, StateRange};
-use ferroket_kernels::tables::{MatrixTables, Tables};
-use ferroket_kernels::terms::{TermTables, Terms, words};
+use ferroket_kernels::connected::Form;
+use ferroket_kernels::connected::matrices::{MatrixTables, Tables};
+use ferroket_kernels::connected::terms::{TermTables, Terms, words};
+use ferroket_kernels::sites::{Sites, StateRange};
 use ferroket_xla_ffi::{AnyBuffer, Element, Error, Frame};
 
 /// A form as a handler takes it.

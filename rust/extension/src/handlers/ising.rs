@@ -1,9 +1,9 @@
 //! Connected elements of the transverse-field Ising Hamiltonian.
 
 use super::dispatch::{FirstError, invalid, with_number_type};
-use ferroket_kernels::element::{MatrixElement, Sample};
-use ferroket_kernels::ising::{Lattice, matrix_elements};
-use ferroket_kernels::local_states::TwoStates;
+use ferroket_kernels::connected::ising::{Lattice, matrix_elements};
+use ferroket_kernels::numbers::{MatrixElement, Sample};
+use ferroket_kernels::sites::TwoStates;
 use ferroket_xla_ffi::{AnyBuffer, AnyBufferMut, Element, Error, Frame, Pool, Rows, handler};
 
 handler! {

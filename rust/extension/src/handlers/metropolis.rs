@@ -3,13 +3,12 @@
 use super::amplitudes::{self, with_types};
 use super::dispatch::{invalid, with_weights};
 use super::forms;
-use ferroket_kernels::jastrow;
-use ferroket_kernels::local_states::{LocalIndex, Sites, StateRange};
-use ferroket_kernels::metropolis::{self, KEY_WORDS, Sampling, Walker};
-use ferroket_kernels::planes::Real;
-use ferroket_kernels::rbm;
-use ferroket_kernels::rules::{Clusters, Exchange, Hamiltonian, Local, Rule};
-use ferroket_kernels::terms::{SparseTerms, Terms};
+use ferroket_kernels::amplitudes::{Walker, jastrow, rbm};
+use ferroket_kernels::connected::terms::{SparseTerms, Terms};
+use ferroket_kernels::numbers::Real;
+use ferroket_kernels::sampling::rules::{Clusters, Exchange, Hamiltonian, Local, Rule};
+use ferroket_kernels::sampling::{self, KEY_WORDS, Sampling};
+use ferroket_kernels::sites::{LocalIndex, Sites, StateRange};
 use ferroket_xla_ffi::{AnyBuffer, DataType, Element, Error, Frame, Rows, handler};
 use std::ops::Range;
 
@@ -153,7 +152,7 @@ impl<'a, 'f> Call<'a, 'f> {
                 let samples;
                 (samples, rest) = rest.split_at_mut(of_chain);
                 let start = &start[chain * sites..][..sites];
-                *accepted = metropolis::run(sampling, chains[chain].into(), &mut walker, &mut rule, start, samples);
+                *accepted = sampling::run(sampling, chains[chain].into(), &mut walker, &mut rule, start, samples);
             }
         })?;
         let result = frame.result(1, "accepted")?;

@@ -4,8 +4,8 @@ use super::blocks::{block_len, blocks, min_written, share};
 use super::configurations::{Configurations, Connected, configurations};
 use super::dispatch::{FirstError, with_number_type};
 use super::forms::{FormArguments, Operator, TablesArguments, TermsArguments};
-use ferroket_kernels::element::MatrixElement;
-use ferroket_kernels::elements::{Elements, Form, Part};
+use ferroket_kernels::connected::{Elements, Form, Part};
+use ferroket_kernels::numbers::MatrixElement;
 use ferroket_xla_ffi::{Element, Error, Frame, Pool, Rows, handler};
 use std::ops::Range;
 

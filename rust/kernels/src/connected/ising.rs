@@ -5,8 +5,8 @@
 //! NetKet orders them: the diagonal first, then the flips by site.
 
 use crate::Error;
-use crate::element::{MatrixElement, Sample};
-use crate::local_states::TwoStates;
+use crate::numbers::{MatrixElement, Sample};
+use crate::sites::TwoStates;
 
 /// The edges of the interaction on a lattice of some number of sites.
 #[derive(Debug, Clone, Copy)]

@@ -1,9 +1,10 @@
 //! A machine at a configuration that moves.
 
 use super::{Extent, Machine, Rbm, at, lanes, vectors, vectors_mut, zeros};
-use crate::local_states::LocalIndex;
-use crate::metropolis::{self, Odds};
-use crate::planes::{Algebra, Changed, Planes, Real, add_signed, planes, planes_mut, sign, sum_rows};
+use crate::amplitudes::sums::{Changed, sum_rows};
+use crate::amplitudes::{self, Odds};
+use crate::numbers::{Algebra, Planes, Real, add_signed, planes, planes_mut, sign};
+use crate::sites::LocalIndex;
 use aligned_vec::AVec;
 use pulp::Simd;
 use std::array::from_fn;
@@ -11,7 +12,7 @@ use std::array::from_fn;
 /// After so many moves θ is summed up anew, since each adds a rounding error.
 const MOVES: usize = 256;
 
-/// A [`Machine`] at a configuration, as a [`metropolis::Walker`].
+/// A [`Machine`] at a configuration, as a [`amplitudes::Walker`].
 ///
 /// To flip a site is to go from tanh θ to tanh(θ + δ) = B / A, with A = cosh δ + tanh θ sinh δ and
 /// B = sinh δ + tanh θ cosh δ. The product of all |A| is the ratio of the amplitudes, but for the visible biases. Of several sites
@@ -188,7 +189,7 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
     }
 }
 
-impl<T: Real, A: Algebra<P>, const P: usize> metropolis::Walker for Walker<'_, T, A, P> {
+impl<T: Real, A: Algebra<P>, const P: usize> amplitudes::Walker for Walker<'_, T, A, P> {
     #[inline(always)]
     fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]) {
         let tables = self.machine.tables;

@@ -4,12 +4,12 @@
 //! `Σ_i d_i (Sσ)_i + Σ_{i<j} d_i S_ij d_j`.
 
 use crate::Error;
+use crate::amplitudes::sums::{Changed, sum_rows};
+use crate::amplitudes::{self, Odds, Ratios, TOGETHER};
+use crate::connected::terms::BLOCK;
 use crate::error::check;
-use crate::local_states::LocalIndex;
-use crate::metropolis::{self, Odds};
-use crate::planes::{Algebra, Changed, MULTIPLE, Real, add_signed, complex, planes, planes_mut, sum_rows};
-use crate::ratios::{Ratios, TOGETHER};
-use crate::terms::BLOCK;
+use crate::numbers::{Algebra, MULTIPLE, Real, add_signed, complex, planes, planes_mut};
+use crate::sites::LocalIndex;
 use num_complex::Complex;
 use pulp::Simd;
 use std::marker::PhantomData;
@@ -162,7 +162,7 @@ impl<'a, T: Real> Walker<'a, T> {
     }
 }
 
-impl<T: Real> metropolis::Walker for Walker<'_, T> {
+impl<T: Real> amplitudes::Walker for Walker<'_, T> {
     #[inline(always)]
     fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]) {
         self.changed.set(indices, 1);

@@ -8,9 +8,8 @@
 //! matrix elements are linear in the values.
 
 use crate::Error;
-use crate::element::{MatrixElement, Sample};
-use crate::local_states::{Configuration, LocalIndex, LocalStates};
-use crate::simd::{copy, vectorized};
+use crate::numbers::{MatrixElement, Sample, copy, vectorized};
+use crate::sites::{Configuration, LocalIndex, LocalStates};
 
 /// An operator's structure: its connected elements, up to the values of its terms.
 pub trait Form: Sync {
@@ -372,8 +371,8 @@ pub fn write_configurations<F: Form, S: Sample>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::local_states::Sites;
-    use crate::testing::SPIN;
+    use crate::connected::testing::SPIN;
+    use crate::sites::Sites;
 
     /// How elements are handed over.
     #[derive(Clone, Copy)]

@@ -6,8 +6,9 @@
 //! The random numbers of a chain are a stream of their own, of which the key and the number of the chain are all there
 //! is to know: a chain is the same whichever thread, device or process runs it, and beside whichever others.
 
-use crate::local_states::LocalIndex;
-use crate::rules::Rule;
+use crate::amplitudes::Walker;
+use crate::sampling::rules::Rule;
+use crate::sites::LocalIndex;
 use chacha20::ChaCha8Rng;
 use pulp::{Arch, Simd, WithSimd};
 use rand::{RngExt, SeedableRng};
@@ -17,40 +18,6 @@ pub const KEY_WORDS: usize = 8;
 
 /// What all chains' random numbers depend on.
 pub type Key = [u32; KEY_WORDS];
-
-/// |ψ(σ')/ψ(σ)|, as it is known.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Odds {
-    /// Its square.
-    Squared(f64),
-    /// Its logarithm, where the square might be no number of its own.
-    Log(f64),
-}
-
-impl Odds {
-    /// Its power, as probabilities have it.
-    #[inline(always)]
-    fn to_the(self, power: f64) -> f64 {
-        match self {
-            #[allow(clippy::float_cmp, reason = "nearly always it is exactly 2")]
-            Self::Squared(square) if power == 2.0 => square,
-            Self::Squared(square) => square.powf(0.5 * power),
-            Self::Log(log) => (power * log).exp(),
-        }
-    }
-}
-
-/// An amplitude at a configuration that moves, of sites with two local states each.
-pub trait Walker {
-    /// Goes to a configuration of local indices.
-    fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]);
-
-    /// The ratio of the amplitude with some sites flipped, each named once, to that of the configuration.
-    fn odds<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], sites: &[u32]) -> Odds;
-
-    /// Goes to where [`Walker::odds`] was called for last. The indices are those of the new configuration.
-    fn accept<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]);
-}
 
 /// What chains have in common.
 #[derive(Debug, Clone, Copy)]
@@ -140,7 +107,8 @@ fn random_numbers(key: &Key, chain: u64) -> ChaCha8Rng {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::Local;
+    use crate::amplitudes::Odds;
+    use crate::sampling::rules::Local;
 
     /// ψ that is `up` to the power of how many sites have their second local state.
     struct Product {

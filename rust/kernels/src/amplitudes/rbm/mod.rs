@@ -16,11 +16,12 @@
 //! Complex numbers are planes: all real parts, then all imaginary parts.
 
 use crate::Error;
+use crate::amplitudes::sums::{Changed, sum_rows};
+use crate::amplitudes::{Ratios, TOGETHER};
+use crate::connected::terms::BLOCK;
 use crate::error::check;
-use crate::local_states::LocalIndex;
-use crate::planes::{Algebra, Changed, MULTIPLE, Planes, Real, complex, planes, planes_mut, sign, sum_rows};
-use crate::ratios::{Ratios, TOGETHER};
-use crate::terms::BLOCK;
+use crate::numbers::{Algebra, MULTIPLE, Planes, Real, complex, planes, planes_mut, sign};
+use crate::sites::LocalIndex;
 use aligned_vec::AVec;
 use num_complex::Complex;
 use pulp::{Arch, Simd};

@@ -5,11 +5,10 @@
 //! the others in the order of columns. Each entry off the diagonal is a connected element of its own.
 
 use crate::Error;
-use crate::element::{MatrixElement, Sample};
-use crate::elements::{Form, Part, Sink, SinkRow};
+use crate::connected::{Form, Part, Sink, SinkRow};
 use crate::error::{check, check_offsets};
-use crate::local_states::{Configuration, LocalIndex, LocalStates, Sites};
-use crate::simd::{copy, vectorized};
+use crate::numbers::{MatrixElement, Sample, copy, vectorized};
+use crate::sites::{Configuration, LocalIndex, LocalStates, Sites};
 use std::collections::HashMap;
 
 /// The tables of [`Tables`].
@@ -331,11 +330,11 @@ impl Form for Tables<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::local_states::StateRange;
-    use crate::testing::{
+    use crate::connected::testing::{
         Element, Mistake, Operator, SPIN, boson, check_mistakes, compare, compare_as, damage, odd_number,
         random_samples,
     };
+    use crate::sites::StateRange;
     use proptest::collection::vec;
     use proptest::prelude::*;
     use rand::rngs::StdRng;

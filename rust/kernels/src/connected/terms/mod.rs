@@ -9,11 +9,10 @@
 //! of the columns in its mask, and its sign the XOR of those in its sign mask.
 
 use crate::Error;
-use crate::element::{MatrixElement, Sample};
-use crate::elements::{Form, Part, Sink};
+use crate::connected::{Form, Part, Sink};
 use crate::error::{check, check_offsets};
-use crate::local_states::{Configuration, LocalIndex, LocalStates, Sites};
-use crate::simd::{copy, vectorized};
+use crate::numbers::{MatrixElement, Sample, copy, vectorized};
+use crate::sites::{Configuration, LocalIndex, LocalStates, Sites};
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
@@ -532,7 +531,7 @@ fn check_sites(name: &str, table: &[u32], words: usize, sites: usize) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{
+    use crate::connected::testing::{
         Element, Mistake, Operator, SPIN, boson, check_mistakes, compare, damage, odd_number, random_samples,
     };
     use proptest::collection::vec;

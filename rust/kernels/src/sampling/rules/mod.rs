@@ -4,10 +4,10 @@
 //! `HamiltonianRule`.
 
 use crate::Error;
+use crate::connected::terms::SparseTerms;
 use crate::error::check;
-use crate::local_states::LocalIndex;
-use crate::ratios::Weight;
-use crate::terms::SparseTerms;
+use crate::numbers::Weight;
+use crate::sites::LocalIndex;
 use rand::{Rng, RngExt};
 use std::hint::select_unpredictable;
 
@@ -311,7 +311,7 @@ impl<V: Weight> Rule for Hamiltonian<'_, V> {
     fn visit(&mut self, indices: &[LocalIndex]) {
         let Self { terms, state: State { bits, parts }, .. } = self;
         bits.clear();
-        bits.resize(crate::terms::words(indices.len()), 0);
+        bits.resize(crate::connected::terms::words(indices.len()), 0);
         let second = (0..indices.len()).filter(|&site| indices[site] == 1);
         Self::flip(bits, &second.map(|site| site as u32).collect::<Vec<_>>());
         parts.clear();
@@ -375,9 +375,9 @@ impl<V: Weight> Rule for Hamiltonian<'_, V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::local_states::Sites;
-    use crate::terms::{TermTables, Terms};
-    use crate::testing::SPIN;
+    use crate::connected::terms::{TermTables, Terms};
+    use crate::connected::testing::SPIN;
+    use crate::sites::Sites;
     use proptest::prelude::*;
     use rand::SeedableRng;
     use rand::rngs::StdRng;
@@ -441,7 +441,7 @@ mod tests {
         #[test]
         fn connected_configurations(sites in 1_usize..=40, groups in 0_usize..=8, seed: u64) {
             let rng = &mut StdRng::seed_from_u64(seed);
-            let words = crate::terms::words(sites);
+            let words = crate::connected::terms::words(sites);
             let mut some = |at_most: usize| {
                 let mut row = vec![0_u32; words];
                 for _ in 0..at_most {

@@ -4,9 +4,8 @@
 //! values are of one kind. The *local index* of a site says which of its values it has.
 
 use crate::Error;
-use crate::element::Sample;
 use crate::error::check;
-use crate::simd::vectorized;
+use crate::numbers::{Sample, vectorized};
 use std::fmt;
 use std::hint::select_unpredictable;
 

@@ -2,9 +2,9 @@
 //! definition.
 
 use crate::Error;
-use crate::element::{MatrixElement, Sample};
-use crate::elements::{Elements, Form, Part, count_nonzero, write_configurations};
-use crate::local_states::{LocalIndex, LocalStates, Sites, StateRange};
+use crate::connected::{Elements, Form, Part, count_nonzero, write_configurations};
+use crate::numbers::{MatrixElement, Sample};
+use crate::sites::{LocalIndex, LocalStates, Sites, StateRange};
 use half::f16;
 use num_complex::Complex;
 use rand::rngs::StdRng;

@@ -1,82 +1,13 @@
 //! Local values of amplitudes whose ratios are known, so that no connected configuration is ever built.
 
-use crate::element::MatrixElement;
-use crate::local_states::LocalIndex;
-use crate::terms::{BLOCK, Column, Terms, WORDS, bits};
+use crate::amplitudes::{Ratios, TOGETHER};
+use crate::connected::terms::{BLOCK, Column, Terms, WORDS, bits};
+use crate::numbers::Weight;
+use crate::sites::LocalIndex;
 use num_complex::Complex;
 use pulp::{Arch, Simd, WithSimd};
-use std::ops::Mul;
 
-/// So many ratios are evaluated together.
-pub const TOGETHER: usize = 8;
-
-/// What ratios are: real or complex numbers. Both are multiplied by matrix elements of either kind.
-pub trait Ratio:
-    Copy
-    + Default
-    + Into<Complex<f64>>
-    + Mul<Output = Self>
-    + Mul<f64, Output: Into<Complex<f64>>>
-    + Mul<Complex<f64>, Output: Into<Complex<f64>>>
-{
-}
-
-impl Ratio for f64 {}
-impl Ratio for Complex<f64> {}
-
-/// Matrix elements that ratios are multiplied by.
-pub trait Weight: MatrixElement + Into<Complex<f64>> {
-    /// The product with a ratio.
-    fn times_ratio<R: Ratio>(self, ratio: R) -> Complex<f64>;
-}
-
-impl Weight for f64 {
-    #[inline(always)]
-    fn times_ratio<R: Ratio>(self, ratio: R) -> Complex<f64> {
-        Mul::<Self>::mul(ratio, self).into()
-    }
-}
-
-impl Weight for Complex<f64> {
-    #[inline(always)]
-    fn times_ratio<R: Ratio>(self, ratio: R) -> Self {
-        Mul::<Self>::mul(ratio, self).into()
-    }
-}
-
-/// ψ(σ') / ψ(σ) for samples σ, and σ' that differ from them on the same sites, in the same ways or all the other way.
-///
-/// Each site has two local states.
-pub trait Ratios {
-    /// Real or complex numbers.
-    type Ratio: Ratio;
-
-    /// What all ratios of one change have in common.
-    type Change: Default;
-
-    /// Of so many samples the numbers stay in the first-level cache.
-    fn cached(&self) -> usize;
-
-    /// Sets the samples, as local indices.
-    fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], samples: usize);
-
-    /// Sets how σ' differs: the first one of `sites` goes from its first to its second state, and those of the others that
-    /// are `opposite` go the other way.
-    fn prepare<S: Simd>(&self, simd: S, change: &mut Self::Change, sites: &[usize], opposite: &[bool]);
-
-    /// The ratios of `n` of the samples, of which there are more to fill the array up. At those that are `reversed` all
-    /// sites go the other way.
-    fn ratios<S: Simd>(
-        &self,
-        simd: S,
-        change: &Self::Change,
-        n: usize,
-        samples: [usize; TOGETHER],
-        reversed: [bool; TOGETHER],
-    ) -> [Self::Ratio; TOGETHER];
-}
-
-/// The local values Σ ⟨σ|O|σ'⟩ ψ(σ') / ψ(σ) of up to [`crate::terms::BLOCK`] samples σ, given as local indices.
+/// The local values Σ ⟨σ|O|σ'⟩ ψ(σ') / ψ(σ) of up to [`crate::connected::terms::BLOCK`] samples σ, given as local indices.
 pub fn local_values<V: Weight, R: Ratios>(
     terms: &Terms,
     values: &[V],
@@ -229,13 +160,13 @@ fn lanes(column: Column) -> impl Iterator<Item = usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jastrow::{self, Jastrow};
-    use crate::local_states::Sites;
-    use crate::metropolis::{Odds, Walker};
-    use crate::planes::{Algebra, Complexes, MULTIPLE, Pairs, Real, Reals, complex};
-    use crate::rbm::{self, Machine, Rbm};
-    use crate::terms::TermTables;
-    use crate::testing::{SPIN, random_samples};
+    use crate::amplitudes::jastrow::{self, Jastrow};
+    use crate::amplitudes::rbm::{self, Machine, Rbm};
+    use crate::amplitudes::{Odds, Walker};
+    use crate::connected::terms::TermTables;
+    use crate::connected::testing::{SPIN, random_samples};
+    use crate::numbers::{Algebra, Complexes, MULTIPLE, Pairs, Real, Reals, complex};
+    use crate::sites::Sites;
     use proptest::prelude::*;
     use rand::rngs::StdRng;
     use rand::{RngExt, SeedableRng};

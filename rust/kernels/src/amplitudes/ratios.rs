@@ -1,0 +1,74 @@
+//! What is asked of amplitudes: ratios, at many samples ([`Ratios`]) or at one configuration that moves ([`Walker`]).
+
+use crate::numbers::Ratio;
+use crate::sites::LocalIndex;
+use pulp::Simd;
+
+/// So many ratios are evaluated together.
+pub const TOGETHER: usize = 8;
+
+/// ψ(σ') / ψ(σ) for samples σ, and σ' that differ from them on the same sites, in the same ways or all the other way.
+///
+/// Each site has two local states.
+pub trait Ratios {
+    /// Real or complex numbers.
+    type Ratio: Ratio;
+
+    /// What all ratios of one change have in common.
+    type Change: Default;
+
+    /// Of so many samples the numbers stay in the first-level cache.
+    fn cached(&self) -> usize;
+
+    /// Sets the samples, as local indices.
+    fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], samples: usize);
+
+    /// Sets how σ' differs: the first one of `sites` goes from its first to its second state, and those of the others that
+    /// are `opposite` go the other way.
+    fn prepare<S: Simd>(&self, simd: S, change: &mut Self::Change, sites: &[usize], opposite: &[bool]);
+
+    /// The ratios of `n` of the samples, of which there are more to fill the array up. At those that are `reversed` all
+    /// sites go the other way.
+    fn ratios<S: Simd>(
+        &self,
+        simd: S,
+        change: &Self::Change,
+        n: usize,
+        samples: [usize; TOGETHER],
+        reversed: [bool; TOGETHER],
+    ) -> [Self::Ratio; TOGETHER];
+}
+
+/// |ψ(σ')/ψ(σ)|, as it is known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Odds {
+    /// Its square.
+    Squared(f64),
+    /// Its logarithm, where the square might be no number of its own.
+    Log(f64),
+}
+
+impl Odds {
+    /// Its power, as probabilities have it.
+    #[inline(always)]
+    pub(crate) fn to_the(self, power: f64) -> f64 {
+        match self {
+            #[allow(clippy::float_cmp, reason = "nearly always it is exactly 2")]
+            Self::Squared(square) if power == 2.0 => square,
+            Self::Squared(square) => square.powf(0.5 * power),
+            Self::Log(log) => (power * log).exp(),
+        }
+    }
+}
+
+/// An amplitude at a configuration that moves, of sites with two local states each.
+pub trait Walker {
+    /// Goes to a configuration of local indices.
+    fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]);
+
+    /// The ratio of the amplitude with some sites flipped, each named once, to that of the configuration.
+    fn odds<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], sites: &[u32]) -> Odds;
+
+    /// Goes to where [`Walker::odds`] was called for last. The indices are those of the new configuration.
+    fn accept<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]);
+}
