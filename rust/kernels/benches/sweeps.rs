@@ -1,6 +1,6 @@
 //! The time of one thread for the steps of a sweep: `cargo bench -p ferroket-kernels [-- NAME...]`.
 
-use ferroket_kernels::connected::matrices::{MatrixTables, Tables};
+use ferroket_kernels::connected::matrices::{Matrices, MatrixTables};
 use ferroket_kernels::connected::terms::{TermTables, Terms, words};
 use ferroket_kernels::connected::{Elements, Form, Part, count_nonzero, write_configurations};
 use ferroket_kernels::numbers::Sample;
@@ -254,7 +254,7 @@ fn bose_hubbard() {
         first_entry: &first_entry,
         columns: &columns,
     };
-    let form = Tables::new(&sites, tables, values.len(), true).expect("valid tables");
+    let form = Matrices::new(&sites, tables, values.len(), true).expect("valid tables");
     let indices = indices(sites.len(), states as u16, &mut StdRng::seed_from_u64(2));
     steps("bose-hubbard 6x6", &form, &sites, &values, &indices);
 }
@@ -276,7 +276,7 @@ fn local_operator() {
     };
     let mut rng = StdRng::seed_from_u64(3);
     let values: Vec<f64> = (0..dim * dim).map(|_| rng.random()).collect();
-    let form = Tables::new(&sites, tables, values.len(), true).expect("valid tables");
+    let form = Matrices::new(&sites, tables, values.len(), true).expect("valid tables");
     let indices = indices(sites.len(), 3, &mut rng);
     steps("local operator 60", &form, &sites, &values, &indices);
 }

@@ -1,8 +1,8 @@
 //! Amplitudes whose ratios are known, as handlers take them: the last ones of their arguments.
 
 use super::dispatch::invalid;
-use ferroket_kernels::amplitudes::jastrow::Jastrow;
-use ferroket_kernels::amplitudes::rbm::{Machine, Rbm};
+use ferroket_kernels::amplitudes::jastrow::JastrowTables;
+use ferroket_kernels::amplitudes::rbm::{Rbm, RbmTables};
 use ferroket_kernels::numbers::{Algebra, Real};
 use ferroket_xla_ffi::{Element, Error, Frame};
 
@@ -49,15 +49,15 @@ pub(super) fn machine<'a, T: Real + Element, A: Algebra<P>, const P: usize>(
     frame: &Frame<'a>,
     first: usize,
     sites: usize,
-) -> Result<Machine<'a, T, A, P>, Error> {
+) -> Result<Rbm<'a, T, A, P>, Error> {
     let units = columns(frame, first)?;
-    let tables = Rbm {
+    let tables = RbmTables {
         theta: table(frame, first, "theta", &[P, units])?,
         delta: table(frame, first + 1, "delta", &[P, sites, units])?,
         bias: table(frame, first + 2, "bias", &[P, sites])?,
         units,
     };
-    Machine::new(tables, sites).map_err(|error| invalid(&error))
+    Rbm::new(tables, sites).map_err(|error| invalid(&error))
 }
 
 /// The tables `fields (P, M)` and `pairs (P, N, M)` of a Jastrow amplitude.
@@ -66,9 +66,9 @@ pub(super) fn quadratic<'a, T: Element>(
     first: usize,
     planes: usize,
     sites: usize,
-) -> Result<Jastrow<'a, T>, Error> {
+) -> Result<JastrowTables<'a, T>, Error> {
     let columns = columns(frame, first)?;
-    Ok(Jastrow {
+    Ok(JastrowTables {
         fields: table(frame, first, "fields", &[planes, columns])?,
         pairs: table(frame, first + 1, "pairs", &[planes, sites, columns])?,
         columns,

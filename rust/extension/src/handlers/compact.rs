@@ -3,7 +3,7 @@
 use super::blocks::{block_len, min_evaluated, min_written};
 use super::configurations::{Configurations, Connected, configurations};
 use super::dispatch::{FirstError, with_number_type};
-use super::forms::{FormArguments, Operator, TablesArguments, TermsArguments, vector};
+use super::forms::{FormArguments, MatrixArguments, Operator, TermArguments, vector};
 use ferroket_kernels::connected::{Elements, Form, Part};
 use ferroket_kernels::numbers::MatrixElement;
 use ferroket_kernels::sites::LocalIndex;
@@ -18,12 +18,12 @@ handler! {
     /// The cursor, a sample and an element among those of the sample that are not zero, says where to begin, and then
     /// which element comes next: sample Ns if there is none. Rows that are not used have the first local states,
     /// matrix element 0 and sample Ns.
-    pub(super) fn terms = call::<TermsArguments>
+    pub(super) fn terms = call::<TermArguments>
 }
 
 handler! {
     /// As [`terms`], with the tables of the other form.
-    pub(super) fn tables = call::<TablesArguments>
+    pub(super) fn tables = call::<MatrixArguments>
 }
 
 fn call<F: FormArguments>(frame: &Frame) -> Result<(), Error> {

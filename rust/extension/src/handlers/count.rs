@@ -3,7 +3,7 @@
 use super::blocks::{block_len, blocks, min_evaluated};
 use super::configurations::{Configurations, configurations};
 use super::dispatch::{FirstError, with_number_type};
-use super::forms::{FormArguments, Operator, TablesArguments, TermsArguments};
+use super::forms::{FormArguments, MatrixArguments, Operator, TermArguments};
 use ferroket_kernels::connected::{Form, Part, count_nonzero};
 use ferroket_kernels::numbers::MatrixElement;
 use ferroket_xla_ffi::{Error, Frame, Rows, handler};
@@ -12,12 +12,12 @@ use std::ops::Range;
 handler! {
     /// Arguments `x (Ns, N)`, `kind`, the tables of the form, and `values`; attributes `starts`, `steps`, `sizes`,
     /// `diagonal` and `off_diagonal_only`; result `counts (Ns,)` of int32.
-    pub(super) fn terms = call::<TermsArguments>
+    pub(super) fn terms = call::<TermArguments>
 }
 
 handler! {
     /// As [`terms`], with the tables of the other form.
-    pub(super) fn tables = call::<TablesArguments>
+    pub(super) fn tables = call::<MatrixArguments>
 }
 
 fn call<F: FormArguments>(frame: &Frame) -> Result<(), Error> {

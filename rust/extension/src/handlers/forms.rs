@@ -2,7 +2,7 @@
 
 use super::dispatch::invalid;
 use ferroket_kernels::connected::Form;
-use ferroket_kernels::connected::matrices::{MatrixTables, Tables};
+use ferroket_kernels::connected::matrices::{Matrices, MatrixTables};
 use ferroket_kernels::connected::terms::{TermTables, Terms, words};
 use ferroket_kernels::sites::{Sites, StateRange};
 use ferroket_xla_ffi::{AnyBuffer, Element, Error, Frame};
@@ -55,9 +55,9 @@ impl<'a, F: FormArguments> Operator<'a, F> {
 }
 
 /// The form `terms`: tables `flip (G, W)`, `first (G + 1,)`, `mask`, `pattern` and `sign (T, W)`.
-pub(super) struct TermsArguments;
+pub(super) struct TermArguments;
 
-impl FormArguments for TermsArguments {
+impl FormArguments for TermArguments {
     type Form<'a> = Terms<'a>;
 
     const TABLES: usize = 5;
@@ -67,7 +67,7 @@ impl FormArguments for TermsArguments {
     }
 }
 
-/// The tables `flip`, `first`, `mask`, `pattern` and `sign` of [`TermsArguments`], which begin at an argument.
+/// The tables `flip`, `first`, `mask`, `pattern` and `sign` of [`TermArguments`], which begin at an argument.
 pub(super) fn terms<'a>(
     frame: &Frame<'a>,
     argument: usize,
@@ -94,14 +94,14 @@ pub(super) fn terms<'a>(
 
 /// The form `tables`: tables `first_site (T + 1,)`, `sites (S,)`, `table (T,)`, `first_row (M + 1,)`,
 /// `first_entry (R + 1,)` and `columns (V,)`.
-pub(super) struct TablesArguments;
+pub(super) struct MatrixArguments;
 
-impl FormArguments for TablesArguments {
-    type Form<'a> = Tables<'a>;
+impl FormArguments for MatrixArguments {
+    type Form<'a> = Matrices<'a>;
 
     const TABLES: usize = 6;
 
-    fn parse<'a>(frame: &Frame<'a>, sites: &Sites, values: usize, diagonal: bool) -> Result<Tables<'a>, Error> {
+    fn parse<'a>(frame: &Frame<'a>, sites: &Sites, values: usize, diagonal: bool) -> Result<Matrices<'a>, Error> {
         let tables = MatrixTables {
             first_site: vector(frame, 2, "first_site")?,
             sites: vector(frame, 3, "sites")?,
@@ -110,7 +110,7 @@ impl FormArguments for TablesArguments {
             first_entry: vector(frame, 6, "first_entry")?,
             columns: vector(frame, 7, "columns")?,
         };
-        Tables::new(sites, tables, values, diagonal).map_err(|error| invalid(&error))
+        Matrices::new(sites, tables, values, diagonal).map_err(|error| invalid(&error))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::amplitudes::{self, with_types};
 use super::configurations::{Configurations, configurations};
 use super::dispatch::{FirstError, invalid, with_weights};
-use super::forms::{Operator, TermsArguments};
+use super::forms::{Operator, TermArguments};
 use ferroket_kernels::amplitudes::{Ratios, jastrow, local_values, rbm};
 use ferroket_kernels::connected::terms::{BLOCK, Terms};
 use ferroket_kernels::numbers::Weight;
@@ -33,7 +33,7 @@ handler! {
 const CACHED: usize = 1 << 16;
 
 /// The arguments that describe samples and operator.
-const ARGUMENTS: usize = Operator::<TermsArguments>::ARGUMENTS;
+const ARGUMENTS: usize = Operator::<TermArguments>::ARGUMENTS;
 
 fn call_rbm(frame: &Frame) -> Result<(), Error> {
     frame.expect_counts(ARGUMENTS + amplitudes::RBM, 1)?;
@@ -65,7 +65,7 @@ fn shape(frame: &Frame) -> Result<(usize, usize), Error> {
 /// Has the threads of the pool evaluate blocks of samples, for each of which `amplitudes` holds so many numbers.
 fn evaluate<R: Ratios>(frame: &Frame, numbers: usize, amplitudes: impl Fn() -> R + Sync) -> Result<(), Error> {
     let (_, sites) = shape(frame)?;
-    let Operator { sites, form, values } = Operator::<TermsArguments>::parse(frame, sites)?;
+    let Operator { sites, form, values } = Operator::<TermArguments>::parse(frame, sites)?;
     let call = Call { frame, sites, form, numbers, amplitudes };
     with_weights!(values, values => call.with(values))
 }

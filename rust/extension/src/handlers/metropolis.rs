@@ -6,7 +6,7 @@ use super::forms;
 use ferroket_kernels::amplitudes::{Walker, jastrow, rbm};
 use ferroket_kernels::connected::terms::{SparseTerms, Terms};
 use ferroket_kernels::numbers::Real;
-use ferroket_kernels::sampling::rules::{Clusters, Exchange, Hamiltonian, Local, Rule};
+use ferroket_kernels::sampling::rules::{Clusters, Exchange, Hamiltonian, Local, TransitionRule};
 use ferroket_kernels::sampling::{self, KEY_WORDS, Sampling};
 use ferroket_kernels::sites::{LocalIndex, Sites, StateRange};
 use ferroket_xla_ffi::{AnyBuffer, DataType, Element, Error, Frame, Rows, handler};
@@ -25,7 +25,7 @@ handler! {
 }
 
 handler! {
-    /// As [`rbm`], with the tables of a real Jastrow amplitude.
+    /// As [`rbm`], with the tables of a real JastrowTables amplitude.
     pub(super) fn jastrow = call_jastrow
 }
 
@@ -88,7 +88,7 @@ fn call_jastrow(frame: &Frame) -> Result<(), Error> {
     })
 }
 
-fn run_jastrow<T: Real + Element, R: Rule>(
+fn run_jastrow<T: Real + Element, R: TransitionRule>(
     call: &Call,
     first: usize,
     rule: impl Fn() -> R + Sync,
@@ -136,7 +136,11 @@ impl<'a, 'f> Call<'a, 'f> {
     }
 
     /// Has the threads of the pool run the chains.
-    fn run<W: Walker, R: Rule>(&self, walker: impl Fn() -> W + Sync, rule: impl Fn() -> R + Sync) -> Result<(), Error> {
+    fn run<W: Walker, R: TransitionRule>(
+        &self,
+        walker: impl Fn() -> W + Sync,
+        rule: impl Fn() -> R + Sync,
+    ) -> Result<(), Error> {
         let Self { frame, sites, start, chains, ref sampling } = *self;
         let samples = frame.result(0, "samples")?.typed::<LocalIndex>()?;
         samples.expect_rank(3)?;

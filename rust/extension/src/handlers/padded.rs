@@ -3,7 +3,7 @@
 use super::blocks::{block_len, blocks, min_written, share};
 use super::configurations::{Configurations, Connected, configurations};
 use super::dispatch::{FirstError, with_number_type};
-use super::forms::{FormArguments, Operator, TablesArguments, TermsArguments};
+use super::forms::{FormArguments, MatrixArguments, Operator, TermArguments};
 use ferroket_kernels::connected::{Elements, Form, Part};
 use ferroket_kernels::numbers::MatrixElement;
 use ferroket_xla_ffi::{Element, Error, Frame, Pool, Rows, handler};
@@ -12,12 +12,12 @@ use std::ops::Range;
 handler! {
     /// Arguments `x (..., N)`, `kind`, the tables of the form, and `values`; attributes `starts`, `steps`, `sizes`,
     /// `diagonal`, `diagonal_only` and `states`; results `xp (..., K, N)`, if `states`, and `mels (..., K)`.
-    pub(super) fn terms = call::<TermsArguments>
+    pub(super) fn terms = call::<TermArguments>
 }
 
 handler! {
     /// As [`terms`], with the tables of the other form.
-    pub(super) fn tables = call::<TablesArguments>
+    pub(super) fn tables = call::<MatrixArguments>
 }
 
 fn call<F: FormArguments>(frame: &Frame) -> Result<(), Error> {

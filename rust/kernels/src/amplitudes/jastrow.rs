@@ -1,4 +1,4 @@
-//! Ratios of Jastrow amplitudes.
+//! Jastrow amplitudes.
 //!
 //! ln ψ(σ) = ½ `Σ_ij σ_i S_ij σ_j` with a symmetric S that has no diagonal. If the `σ_i` change by `d_i`, ln ψ does by
 //! `Σ_i d_i (Sσ)_i + Σ_{i<j} d_i S_ij d_j`.
@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 
 /// How ln ψ changes if sites go from their first to their second local state, in planes of real numbers.
 #[derive(Debug, Clone, Copy)]
-pub struct Jastrow<'a, T> {
+pub struct JastrowTables<'a, T> {
     /// `d_i (Sσ)_i` where all sites have their first local state, `(planes, columns)`.
     pub fields: &'a [T],
     /// `d_i S_ij d_j`, `(planes, sites, columns)`.
@@ -25,7 +25,7 @@ pub struct Jastrow<'a, T> {
     pub columns: usize,
 }
 
-impl<'a, T> Jastrow<'a, T> {
+impl<'a, T> JastrowTables<'a, T> {
     /// `d_i S_ij d_j` of a site with all others, in the first plane.
     #[inline(always)]
     fn pairs(&self, site: usize) -> &'a [T] {
@@ -50,10 +50,10 @@ impl<'a, T> Jastrow<'a, T> {
     }
 }
 
-/// The [`Jastrow`] amplitudes of some samples, whose numbers are those of `A`, of `P` planes.
+/// The amplitudes of some samples, whose numbers are those of `A`, of `P` planes.
 #[derive(Debug, Clone)]
 pub struct Amplitudes<'a, T, A, const P: usize> {
-    tables: Jastrow<'a, T>,
+    tables: JastrowTables<'a, T>,
     changed: Changed,
     /// `d_i (Sσ)_i` of the samples, `(planes, samples, columns)`.
     fields: Vec<T>,
@@ -71,7 +71,7 @@ pub struct Change {
 
 impl<'a, T: Real, A, const P: usize> Amplitudes<'a, T, A, P> {
     /// Checks the tables. At no samples.
-    pub fn new(tables: Jastrow<'a, T>, sites: usize) -> Result<Self, Error> {
+    pub fn new(tables: JastrowTables<'a, T>, sites: usize) -> Result<Self, Error> {
         tables.check(P, sites)?;
         Ok(Self { tables, changed: Changed::default(), fields: Vec::new(), algebra: PhantomData })
     }
@@ -94,7 +94,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
 
     #[inline(always)]
     fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], samples: usize) {
-        let Jastrow { fields, pairs, columns } = self.tables;
+        let JastrowTables { fields, pairs, columns } = self.tables;
         self.changed.set(indices, samples);
         self.fields.resize(P * samples * columns, T::default());
         let sums = planes_mut::<T, P>(&mut self.fields).into_iter();
@@ -141,10 +141,10 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
 /// After so many moves the fields are summed up anew, since each adds a rounding error.
 const MOVES: usize = 256;
 
-/// The modulus of a [`Jastrow`] amplitude, from real tables, at a configuration that moves.
+/// The modulus of an amplitude, from real tables, at a configuration that moves.
 #[derive(Debug, Clone)]
 pub struct Walker<'a, T> {
-    tables: Jastrow<'a, T>,
+    tables: JastrowTables<'a, T>,
     changed: Changed,
     /// `d_i (Sσ)_i` of the configuration.
     fields: Vec<T>,
@@ -155,7 +155,7 @@ pub struct Walker<'a, T> {
 
 impl<'a, T: Real> Walker<'a, T> {
     /// Checks the tables. At no configuration.
-    pub fn new(tables: Jastrow<'a, T>, sites: usize) -> Result<Self, Error> {
+    pub fn new(tables: JastrowTables<'a, T>, sites: usize) -> Result<Self, Error> {
         tables.check(1, sites)?;
         let fields = vec![T::default(); tables.columns];
         Ok(Self { tables, changed: Changed::default(), fields, flips: Vec::new(), moves: 0 })
@@ -199,5 +199,138 @@ impl<T: Real> amplitudes::Walker for Walker<'_, T> {
             let (site, back) = self.flips[place];
             add_signed(simd, &mut self.fields, self.tables.pairs(site), back);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amplitudes::Walker as _;
+    use crate::amplitudes::testing::{RandomJastrow, compare_steps, flipped};
+    use crate::numbers::{Complexes, Reals};
+    use crate::sites::Sites;
+    use crate::sites::testing::{SPIN, random_samples};
+    use proptest::prelude::*;
+    use pulp::{Arch, WithSimd};
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
+    /// The ratio of one sample with some sites flipped, and with the samples before it as ballast.
+    struct Flips<'a, T, A, const P: usize> {
+        amplitudes: Amplitudes<'a, T, A, P>,
+        samples: &'a [Vec<LocalIndex>],
+        sites: &'a [usize],
+    }
+
+    impl<T: Real, A: Algebra<P>, const P: usize> WithSimd for Flips<'_, T, A, P> {
+        type Output = A::Factor;
+
+        fn with_simd<S: Simd>(self, simd: S) -> A::Factor {
+            let Self { mut amplitudes, samples, sites } = self;
+            amplitudes.visit(simd, &samples.concat(), samples.len());
+            let last = &samples[samples.len() - 1];
+            let opposite: Vec<bool> = sites[1..].iter().map(|&site| last[site] != last[sites[0]]).collect();
+            let mut change = Change::default();
+            amplitudes.prepare(simd, &mut change, sites, &opposite);
+            let reversed = [last[sites[0]] == 1; TOGETHER];
+            amplitudes.ratios(simd, &change, 1, [samples.len() - 1; TOGETHER], reversed)[0]
+        }
+    }
+
+    fn compare<T: Real, A: Algebra<P>, const P: usize>(rng: &mut StdRng, sites: usize, scale: f64, tolerance: f64) {
+        let random = RandomJastrow::<T, P>::new(rng, sites, scale);
+        let spins = Sites::new(sites, vec![SPIN], &[]).expect("spins");
+        let samples = random_samples(rng, &spins, 3);
+        let amplitudes = Amplitudes::<T, A, P>::new(random.tables(), sites).expect("tables");
+        let flips: Vec<usize> = (0..sites).filter(|_| rng.random()).collect();
+        if flips.is_empty() {
+            return;
+        }
+        let there = flipped(&samples[2], flips.iter().copied());
+        let expected = (random.log_psi(&there) - random.log_psi(&samples[2])).exp();
+        let found: Complex<f64> = Arch::new().dispatch(Flips { amplitudes, samples: &samples, sites: &flips }).into();
+        assert!((found - expected).norm() <= tolerance * (1.0 + expected.norm()), "{found} instead of {expected}");
+    }
+
+    proptest! {
+        #[test]
+        fn ratios_are_those_of_two_evaluations(
+            sites in 1_usize..=20, scale in prop_oneof![Just(0.02_f64), Just(0.2), Just(1.0)], seed: u64
+        ) {
+            let rng = &mut StdRng::seed_from_u64(seed);
+            compare::<f64, Reals, 1>(rng, sites, scale, 1e-11);
+            compare::<f64, Complexes, 2>(rng, sites, scale, 1e-11);
+            compare::<f32, Reals, 1>(rng, sites, 0.02, 1e-4);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        /// Along a chain, past the move at which the fields are summed up anew.
+        #[test]
+        fn odds_are_those_of_two_evaluations(sites in 1_usize..=12, scale in 0.01_f64..2.0, seed: u64) {
+            let rng = &mut StdRng::seed_from_u64(seed);
+            let start: Vec<_> = (0..sites).map(|_| rng.random_range(0..2)).collect();
+            macro_rules! compare {
+                ($T:ty, $P:literal, $scale:expr, $tolerance:expr) => {{
+                    let random = RandomJastrow::<$T, $P>::new(rng, sites, $scale);
+                    let walker = Walker::new(random.tables_of_modulus(), sites).expect("tables");
+                    compare_steps(rng, &start, $tolerance, |sample| random.log_psi(sample), walker);
+                }};
+            }
+            compare!(f64, 1, scale, 1e-12);
+            compare!(f64, 2, scale, 1e-12);
+            compare!(f32, 2, 0.1, 1e-4);
+        }
+    }
+
+    /// Flips sites one after the other; the fields then, and those of a fresh walker.
+    struct Sequence<'a> {
+        walker: Walker<'a, f64>,
+        start: Vec<LocalIndex>,
+        flips: usize,
+    }
+
+    impl WithSimd for Sequence<'_> {
+        type Output = [Vec<f64>; 2];
+
+        fn with_simd<S: Simd>(self, simd: S) -> [Vec<f64>; 2] {
+            let Self { mut walker, start: mut indices, flips } = self;
+            let mut fresh = walker.clone();
+            walker.visit(simd, &indices);
+            for flip in 0..flips {
+                let site = flip % indices.len();
+                walker.odds(simd, &indices, &[site as u32]);
+                indices = flipped(&indices, [site]);
+                walker.accept(simd, &indices);
+            }
+            fresh.visit(simd, &indices);
+            [walker.fields, fresh.fields]
+        }
+    }
+
+    #[test]
+    fn after_flips_it_is_where_a_fresh_one_is() {
+        let random = RandomJastrow::<f64, 1>::new(&mut StdRng::seed_from_u64(5), 6, 0.4);
+        for flips in [0, 1, 5, 255, 256, 300] {
+            let walker = Walker::new(random.tables(), 6).expect("tables");
+            let [walked, fresh] = Arch::new().dispatch(Sequence { walker, start: vec![0, 1, 1, 0, 1, 0], flips });
+            for (walked, fresh) in walked.iter().zip(&fresh) {
+                assert!((walked - fresh).abs() < 1e-12, "{walked} instead of {fresh} after {flips} flips");
+            }
+        }
+    }
+
+    #[test]
+    fn tables_of_the_wrong_length() {
+        let (right, one) = ([0.0; 16], [0.0; 1]);
+        let tables = JastrowTables { fields: &right, pairs: &right, columns: 16 };
+        let message = |tables| Amplitudes::<f64, Reals, 1>::new(tables, 1).expect_err("wrong tables").to_string();
+        assert!(Amplitudes::<f64, Reals, 1>::new(tables, 1).is_ok());
+        assert!(message(JastrowTables { columns: 15, ..tables }).contains("15 columns"));
+        assert!(message(JastrowTables { columns: 0, ..tables }).contains("0 columns"));
+        assert!(message(JastrowTables { fields: &one, ..tables }).contains("`fields` has 1 numbers"));
+        assert!(message(JastrowTables { pairs: &one, ..tables }).contains("`pairs` has 1 numbers"));
     }
 }

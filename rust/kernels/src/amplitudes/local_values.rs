@@ -1,7 +1,7 @@
 //! Local values of amplitudes whose ratios are known, so that no connected configuration is ever built.
 
 use crate::amplitudes::{Ratios, TOGETHER};
-use crate::connected::terms::{BLOCK, Column, Terms, WORDS, bits};
+use crate::connected::terms::{BLOCK, Column, Terms, WORDS, bits, lanes};
 use crate::numbers::Weight;
 use crate::sites::LocalIndex;
 use num_complex::Complex;
@@ -151,26 +151,21 @@ impl<V: Weight, R: Ratios> Sums<'_, V, R> {
     }
 }
 
-/// The samples of a block that are set in a column.
-#[inline(always)]
-fn lanes(column: Column) -> impl Iterator<Item = usize> {
-    (0..WORDS).flat_map(move |word| bits(column[word]).map(move |lane| 64 * word + lane))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::amplitudes::jastrow::{self, Jastrow};
-    use crate::amplitudes::rbm::{self, Machine, Rbm};
-    use crate::amplitudes::{Odds, Walker};
+    use crate::amplitudes::jastrow;
+    use crate::amplitudes::rbm::{self, Rbm};
+    use crate::amplitudes::testing::{
+        RandomJastrow, RandomRbm, log_cosh_of_complex, log_cosh_of_pair, log_cosh_of_real,
+    };
     use crate::connected::terms::TermTables;
-    use crate::connected::testing::{SPIN, random_samples};
-    use crate::numbers::{Algebra, Complexes, MULTIPLE, Pairs, Real, Reals, complex};
+    use crate::numbers::{Algebra, Complexes, Pairs, Real, Reals};
     use crate::sites::Sites;
+    use crate::sites::testing::{SPIN, random_samples};
     use proptest::prelude::*;
     use rand::rngs::StdRng;
     use rand::{RngExt, SeedableRng};
-    use std::array::from_fn;
 
     /// An operator on up to 32 spins.
     struct Operator {
@@ -243,6 +238,28 @@ mod tests {
             }
         }
 
+        fn compare_rbm<T: Real, A: Algebra<P>, const P: usize>(
+            &self,
+            machine: &RandomRbm<T, P>,
+            samples: &[Vec<LocalIndex>],
+            tolerance: f64,
+            log_cosh: impl Fn([f64; P]) -> Complex<f64>,
+        ) {
+            let rbm = Rbm::<T, A, P>::new(machine.tables(), self.sites.len()).expect("tables");
+            let found = self.local_values(samples, rbm::Amplitudes::new(&rbm));
+            self.compare(samples, &found, tolerance, |sample| machine.log_psi(sample, &log_cosh));
+        }
+
+        fn compare_jastrow<T: Real, A: Algebra<P>, const P: usize>(
+            &self,
+            jastrow: &RandomJastrow<T, P>,
+            samples: &[Vec<LocalIndex>],
+            tolerance: f64,
+        ) {
+            let amplitudes = jastrow::Amplitudes::<T, A, P>::new(jastrow.tables(), self.sites.len()).expect("tables");
+            self.compare(samples, &self.local_values(samples, amplitudes), tolerance, |sample| jastrow.log_psi(sample));
+        }
+
         fn local_values(&self, samples: &[Vec<LocalIndex>], mut ratios: impl Ratios) -> Vec<Complex<f64>> {
             let mut local = vec![Complex::new(7.0, 7.0); samples.len()];
             let terms = self.terms();
@@ -251,168 +268,6 @@ mod tests {
             }
             local
         }
-    }
-
-    /// Moves at random: the odds of each are compared with what `log_psi` says.
-    struct Steps<'a, W, F> {
-        walker: W,
-        rng: &'a mut StdRng,
-        indices: Vec<LocalIndex>,
-        tolerance: f64,
-        log_psi: F,
-    }
-
-    impl<W: Walker, F: Fn(&[LocalIndex]) -> Complex<f64>> WithSimd for Steps<'_, W, F> {
-        type Output = ();
-
-        fn with_simd<S: Simd>(self, simd: S) {
-            let Self { mut walker, rng, mut indices, tolerance, log_psi } = self;
-            walker.visit(simd, &indices);
-            let mut log_here = log_psi(&indices).re;
-            // So many that everything is summed up anew.
-            for _ in 0..600 {
-                let mut sites: Vec<u32> = Vec::new();
-                for _ in 0..rng.random_range(1..=4) {
-                    let site = rng.random_range(0..indices.len() as u32);
-                    if !sites.contains(&site) {
-                        sites.push(site);
-                    }
-                }
-                let odds = walker.odds(simd, &indices, &sites);
-                let mut there = indices.clone();
-                for &site in &sites {
-                    there[site as usize] ^= 1;
-                }
-                let log_there = log_psi(&there).re;
-                let expected = log_there - log_here;
-                let allowed = tolerance * (1.0 + log_here.abs() + log_there.abs());
-                match odds {
-                    Odds::Log(log) => assert!((log - expected).abs() < allowed, "{log} {expected}"),
-                    Odds::Squared(square) => {
-                        let ratio = (square / (2.0 * expected).exp()).ln();
-                        assert!(ratio.abs() < 2.0 * allowed, "{square} {expected}");
-                    }
-                }
-                // Where ψ is nearly 0 no chain goes, and all errors are large.
-                if rng.random::<f64>() < (2.0 * expected).exp().max(0.1) && expected > -30.0 {
-                    (indices, log_here) = (there, log_there);
-                    walker.accept(simd, &indices);
-                }
-            }
-        }
-    }
-
-    /// Compares a walker from a few samples on.
-    fn compare_steps<W: Walker>(
-        rng: &mut StdRng,
-        samples: &[Vec<LocalIndex>],
-        tolerance: f64,
-        log_psi: impl Fn(&[LocalIndex]) -> Complex<f64>,
-        mut walker: impl FnMut() -> W,
-    ) {
-        for sample in samples.iter().take(2) {
-            let indices = sample.clone();
-            Arch::new().dispatch(Steps { walker: walker(), rng, indices, tolerance, log_psi: &log_psi });
-        }
-    }
-
-    fn value(index: LocalIndex) -> f64 {
-        1.0 - 2.0 * f64::from(index)
-    }
-
-    /// ln cosh of a complex number.
-    fn log_cosh(z: Complex<f64>) -> Complex<f64> {
-        let z = if z.re < 0.0 { -z } else { z };
-        z + ((1.0 + (-2.0 * z).exp()) / 2.0).ln()
-    }
-
-    /// `(planes, ...)` of what `number` gives for each place.
-    fn planes<T: Real, const P: usize>(len: usize, number: impl Fn(usize) -> [f64; P]) -> Vec<T> {
-        (0..P)
-            .flat_map(|plane| (0..len).map(move |place| (plane, place)))
-            .map(|(plane, place)| T::nearest(number(place)[plane]))
-            .collect()
-    }
-
-    /// Numbers around 0 that `T` holds.
-    fn random<T: Real, const P: usize>(rng: &mut StdRng, len: usize, scale: f64) -> Vec<[f64; P]> {
-        (0..len).map(|_| from_fn(|_| T::nearest(rng.random_range(-scale..scale)).into())).collect()
-    }
-
-    fn sum<const P: usize>(numbers: impl Iterator<Item = [f64; P]>) -> [f64; P] {
-        numbers.fold([0.0; P], |sum, number| from_fn(|plane| sum[plane] + number[plane]))
-    }
-
-    /// The tables of a machine with weights `(sites, units)`, against ln ψ by its definition.
-    fn compare_machine<T: Real, A: Algebra<P>, const P: usize>(
-        rng: &mut StdRng,
-        operator: &Operator,
-        samples: &[Vec<LocalIndex>],
-        units: usize,
-        scale: f64,
-        tolerance: f64,
-        log_cosh: impl Fn([f64; P]) -> Complex<f64>,
-    ) {
-        let sites = operator.sites.len();
-        let weights = random::<T, P>(rng, sites * units, scale);
-        let (bias, visible) = (random::<T, P>(rng, units, scale), random::<T, P>(rng, sites, scale));
-        let theta = |sample: &[LocalIndex], unit: usize| {
-            let of_sites = sample.iter().enumerate();
-            sum(of_sites.map(|(site, &s)| weights[site * units + unit].map(|w| w * value(s))).chain([bias[unit]]))
-        };
-        let log_psi = &|sample: &[LocalIndex]| {
-            let visible = sum(sample.iter().zip(&visible).map(|(&s, a)| a.map(|a| a * value(s))));
-            complex(visible) + (0..units).map(|unit| log_cosh(theta(sample, unit))).sum::<Complex<f64>>()
-        };
-
-        // Units that there are not have θ = δ = 0.
-        let padded = units.next_multiple_of(MULTIPLE);
-        let of_unit = |place: usize, number: &dyn Fn(usize, usize) -> [f64; P]| {
-            if place % padded < units { number(place / padded, place % padded) } else { [0.0; P] }
-        };
-        let first = vec![0; sites];
-        let tables = [
-            planes::<T, P>(padded, |place| of_unit(place, &|_, unit| theta(&first, unit))),
-            planes::<T, P>(sites * padded, |place| {
-                of_unit(place, &|site, unit| weights[site * units + unit].map(|w| -2.0 * w))
-            }),
-            planes::<T, P>(sites, |site| visible[site].map(|a| -2.0 * a)),
-        ];
-        let [theta, delta, bias] = tables.each_ref().map(|table| &table[..]);
-        let machine = Machine::<T, A, P>::new(Rbm { theta, delta, bias, units: padded }, sites).expect("tables");
-        let found = operator.local_values(samples, rbm::Amplitudes::new(&machine));
-        operator.compare(samples, &found, tolerance, log_psi);
-        compare_steps(rng, samples, tolerance, log_psi, || rbm::Walker::new(&machine));
-    }
-
-    /// A Jastrow amplitude with a symmetric matrix, alike.
-    fn compare_jastrow<T: Real, A: Algebra<P>, const P: usize>(
-        rng: &mut StdRng,
-        operator: &Operator,
-        samples: &[Vec<LocalIndex>],
-        scale: f64,
-        tolerance: f64,
-    ) {
-        let sites = operator.sites.len();
-        let lower = random::<T, P>(rng, sites * sites, scale);
-        let pair = |i: usize, j: usize| if i == j { [0.0; P] } else { lower[i.max(j) * sites + i.min(j)] };
-        let log_psi = &|sample: &[LocalIndex]| {
-            let pairs = (0..sites).flat_map(|i| (0..i).map(move |j| (i, j)));
-            complex(sum(pairs.map(|(i, j)| pair(i, j).map(|w| w * value(sample[i]) * value(sample[j])))))
-        };
-        let columns = sites.next_multiple_of(MULTIPLE);
-        let of_column = |place: usize, number: &dyn Fn(usize, usize) -> [f64; P]| {
-            if place % columns < sites { number(place / columns, place % columns) } else { [0.0; P] }
-        };
-        let field = |i: usize| sum((0..sites).map(|j| pair(i, j).map(|w| -2.0 * w)));
-        let fields = planes::<T, P>(columns, |place| of_column(place, &|_, i| field(i)));
-        let pairs = planes::<T, P>(sites * columns, |place| of_column(place, &|i, j| pair(i, j).map(|w| 4.0 * w)));
-        let tables = Jastrow { fields: &fields, pairs: &pairs, columns };
-        let amplitudes = jastrow::Amplitudes::<T, A, P>::new(tables, sites).expect("tables");
-        operator.compare(samples, &operator.local_values(samples, amplitudes), tolerance, log_psi);
-        // What the modulus depends on are the real parts.
-        let tables = Jastrow { fields: &fields[..columns], pairs: &pairs[..sites * columns], columns };
-        compare_steps(rng, samples, tolerance, log_psi, || jastrow::Walker::new(tables, sites).expect("tables"));
     }
 
     proptest! {
@@ -425,44 +280,22 @@ mod tests {
         ) {
             let rng = &mut StdRng::seed_from_u64(seed);
             let operator = Operator::random(rng, sites, groups);
-            let samples = random_samples(rng, &operator.sites, samples);
-            let real = |[x]: [f64; 1]| log_cosh(x.into());
-            let complex = |[x, y]: [f64; 2]| log_cosh(Complex::new(x, y));
-            let pair = |[x, y]: [f64; 2]| Complex::new(log_cosh(x.into()).re, log_cosh(y.into()).re);
+            let samples = &random_samples(rng, &operator.sites, samples);
+            let narrow = scale.min(2.0);
             // The angles of complex amplitudes are as large as their logarithms, and as inexact.
             let large = (1 + units) as f64 * scale.max(1.0);
             let (single, double) = (2e-6 * large, 1e-14 * large * 40.0);
-            compare_machine::<f64, Reals, 1>(rng, &operator, &samples, units, scale, double, real);
-            compare_machine::<f32, Reals, 1>(rng, &operator, &samples, units, scale.min(2.0), single, real);
-            compare_machine::<f64, Pairs, 2>(rng, &operator, &samples, units, scale, double, pair);
-            compare_machine::<f32, Pairs, 2>(rng, &operator, &samples, units, scale.min(2.0), single, pair);
+            operator.compare_rbm::<f64, Reals, 1>(&RandomRbm::new(rng, sites, units, scale), samples, double, log_cosh_of_real);
+            operator.compare_rbm::<f32, Reals, 1>(&RandomRbm::new(rng, sites, units, narrow), samples, single, log_cosh_of_real);
+            operator.compare_rbm::<f64, Pairs, 2>(&RandomRbm::new(rng, sites, units, scale), samples, double, log_cosh_of_pair);
+            operator.compare_rbm::<f32, Pairs, 2>(&RandomRbm::new(rng, sites, units, narrow), samples, single, log_cosh_of_pair);
             // cosh of a complex number may be near zero.
-            compare_machine::<f64, Complexes, 2>(rng, &operator, &samples, units, scale.min(0.7), 1e3 * double, complex);
-            compare_machine::<f32, Complexes, 2>(rng, &operator, &samples, units, 0.1, 1e2 * single, complex);
-            compare_jastrow::<f64, Reals, 1>(rng, &operator, &samples, scale, 1e-12 * large);
-            compare_jastrow::<f64, Complexes, 2>(rng, &operator, &samples, scale, 1e-12 * large);
-            compare_jastrow::<f32, Complexes, 2>(rng, &operator, &samples, 0.1, 1e-4);
+            let (small, tiny) = (RandomRbm::new(rng, sites, units, scale.min(0.7)), RandomRbm::new(rng, sites, units, 0.1));
+            operator.compare_rbm::<f64, Complexes, 2>(&small, samples, 1e3 * double, log_cosh_of_complex);
+            operator.compare_rbm::<f32, Complexes, 2>(&tiny, samples, 1e2 * single, log_cosh_of_complex);
+            operator.compare_jastrow::<f64, Reals, 1>(&RandomJastrow::new(rng, sites, scale), samples, 1e-12 * large);
+            operator.compare_jastrow::<f64, Complexes, 2>(&RandomJastrow::new(rng, sites, scale), samples, 1e-12 * large);
+            operator.compare_jastrow::<f32, Complexes, 2>(&RandomJastrow::new(rng, sites, 0.1), samples, 1e-4);
         }
-    }
-
-    /// Two samples, one site and no unit that matters, with some tables of the wrong length.
-    #[test]
-    fn tables_of_the_wrong_length() {
-        let (right, one) = ([0.0; 16], [0.0; 1]);
-        let rbm = Rbm { theta: &right, delta: &right, bias: &one, units: 16 };
-        let message = |rbm| Machine::<f64, Reals, 1>::new(rbm, 1).expect_err("wrong tables").to_string();
-        assert!(Machine::<f64, Reals, 1>::new(rbm, 1).is_ok());
-        assert!(message(Rbm { units: 15, ..rbm }).contains("15 hidden units"));
-        assert!(message(Rbm { theta: &right[1..], ..rbm }).contains("`theta` has 15 numbers"));
-        assert!(message(Rbm { delta: &right[1..], ..rbm }).contains("`delta` has 15 numbers"));
-        assert!(message(Rbm { bias: &right, ..rbm }).contains("`bias` has 16 numbers"));
-        let jastrow = Jastrow { fields: &right, pairs: &right, columns: 16 };
-        let message =
-            |jastrow| jastrow::Amplitudes::<f64, Reals, 1>::new(jastrow, 1).expect_err("wrong tables").to_string();
-        assert!(jastrow::Amplitudes::<f64, Reals, 1>::new(jastrow, 1).is_ok());
-        assert!(message(Jastrow { columns: 15, ..jastrow }).contains("15 columns"));
-        assert!(message(Jastrow { columns: 0, ..jastrow }).contains("0 columns"));
-        assert!(message(Jastrow { fields: &one, ..jastrow }).contains("`fields` has 1 numbers"));
-        assert!(message(Jastrow { pairs: &one, ..jastrow }).contains("`pairs` has 1 numbers"));
     }
 }

@@ -1,10 +1,14 @@
-//! Amplitudes whose ratios are known.
+//! Amplitudes whose ratios are known, so that neither a network is evaluated nor a connected configuration built.
+//!
+//! What is asked of them is [`Ratios`] of many samples, for [`local_values`], and a [`Walker`] along a Markov chain.
 
 pub mod jastrow;
 mod local_values;
 mod ratios;
 pub mod rbm;
 mod sums;
+#[cfg(test)]
+mod testing;
 
 pub use local_values::local_values;
 pub use ratios::{Odds, Ratios, TOGETHER, Walker};

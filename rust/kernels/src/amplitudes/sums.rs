@@ -74,3 +74,60 @@ fn sum_columns<T: Real, S: Simd, const N: usize>(
         start = end;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use pulp::{Arch, WithSimd};
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
+    struct Sum<'a> {
+        first: &'a [f64],
+        table: &'a [f64],
+        changed: &'a Changed,
+        sums: Vec<f64>,
+    }
+
+    impl WithSimd for Sum<'_> {
+        type Output = Vec<f64>;
+
+        fn with_simd<S: Simd>(mut self, simd: S) -> Vec<f64> {
+            sum_rows(simd, self.first, self.table, self.changed, &mut self.sums);
+            self.sums
+        }
+    }
+
+    #[test]
+    fn sites_that_have_changed() {
+        let mut changed = Changed::default();
+        changed.set(&[0, 1, 1, 0, 0, 0, 1, 0, 1], 3);
+        assert_eq!((&changed.sites[..4], &changed.ends[..]), (&[1, 2, 0, 2][..], &[2, 2, 4][..]));
+        changed.set(&[1, 0], 1);
+        assert_eq!((&changed.sites[..1], &changed.ends[..]), (&[0][..], &[1][..]));
+    }
+
+    proptest! {
+        /// Whole numbers, whose sums are exact in any order. Rows of one vector and of so many that some are summed together.
+        #[test]
+        fn sums_by_definition(
+            columns in prop_oneof![Just(16_usize), Just(48), Just(160)], sites in 1_usize..9, samples in 0_usize..5, seed: u64
+        ) {
+            let rng = &mut StdRng::seed_from_u64(seed);
+            let mut numbers = |len: usize| (0..len).map(|_| f64::from(rng.random_range(-9..=9))).collect::<Vec<_>>();
+            let (first, table) = (numbers(columns), numbers(sites * columns));
+            let indices: Vec<LocalIndex> = (0..samples * sites).map(|_| rng.random_range(0..2)).collect();
+            let mut changed = Changed::default();
+            changed.set(&indices, samples);
+            let sums = vec![77.0; samples * columns];
+            let sums = Arch::new().dispatch(Sum { first: &first, table: &table, changed: &changed, sums });
+            for (indices, sums) in indices.chunks(sites).zip(sums.chunks(columns)) {
+                for (column, &sum) in sums.iter().enumerate() {
+                    let of_sites = indices.iter().enumerate().map(|(site, &n)| f64::from(n) * table[site * columns + column]);
+                    prop_assert_eq!(sum, first[column] + of_sites.sum::<f64>());
+                }
+            }
+        }
+    }
+}

@@ -4,21 +4,13 @@
 use crate::Error;
 use crate::connected::{Elements, Form, Part, count_nonzero, write_configurations};
 use crate::numbers::{MatrixElement, Sample};
-use crate::sites::{LocalIndex, LocalStates, Sites, StateRange};
+use crate::sites::{LocalIndex, LocalStates, Sites};
 use half::f16;
 use num_complex::Complex;
+use rand::RngExt;
 use rand::rngs::StdRng;
-use rand::{Rng, RngExt};
 use std::fmt::Debug;
 use std::iter::repeat;
-
-/// The values of a spin ½.
-pub(crate) const SPIN: StateRange = StateRange { start: 1.0, step: -2.0, size: 2 };
-
-/// The numbers of so many bosons less one.
-pub(crate) fn boson(size: usize) -> StateRange {
-    StateRange { start: 0.0, step: 1.0, size }
-}
 
 /// A connected element.
 #[derive(Debug, Clone)]
@@ -39,12 +31,6 @@ pub(crate) trait Operator {
 
     /// The active elements by definition.
     fn elements<T: MatrixElement>(&self, values: &[T], sample: &[LocalIndex]) -> Vec<Element<T>>;
-}
-
-/// Local indices of some samples.
-pub(crate) fn random_samples(rng: &mut impl Rng, sites: &Sites, samples: usize) -> Vec<Vec<LocalIndex>> {
-    let mut index = |site| rng.random_range(0..sites.states(site).size) as LocalIndex;
-    (0..samples).map(|_| (0..sites.len()).map(&mut index).collect()).collect()
 }
 
 /// Puts `number`, or another number of the table, somewhere in it, or changes its length.

@@ -1,17 +1,20 @@
 //! The numbers: scalar types, their transcendental functions, and vectors of them.
 
+mod algebra;
 mod functions;
 mod limits;
 mod planes;
+mod real;
 mod scalars;
 mod simd;
 mod weights;
 
+pub use algebra::{Algebra, Complexes, Pairs, Planes, Reals};
 pub use functions::Functions;
 pub use limits::fma_rate;
-pub use planes::{Algebra, Complexes, MULTIPLE, Pairs, Planes, Real, Reals};
+pub use real::{MULTIPLE, Real};
 pub use scalars::{MatrixElement, Sample};
 pub use weights::{Ratio, Weight};
 
-pub(crate) use planes::{add_signed, complex, planes, planes_mut, sign};
+pub(crate) use planes::{add_signed, at, complex, lanes, planes, planes_mut, sign, vectors, vectors_mut};
 pub(crate) use simd::{copy, vectorized};

@@ -1,502 +1,9 @@
 //! Numbers as planes of vectors: of complex numbers all real parts, and then all imaginary parts.
 
-use crate::numbers::{Functions, Ratio};
-use bytemuck::Pod;
+use crate::numbers::Real;
 use num_complex::Complex;
-use pulp::{Scalar, Simd};
+use pulp::Simd;
 use std::array::from_fn;
-use std::fmt::Debug;
-use std::ops::Neg;
-
-/// The rows of tables have a multiple of so many numbers: as many as there are in the longest vector.
-pub const MULTIPLE: usize = 16;
-
-/// Real numbers that tables consist of.
-pub trait Real: Functions + Pod + Default + PartialEq + Neg<Output = Self> + Debug + Into<f64> + Send + Sync {
-    /// As many as a register of the processor holds.
-    type Vector<S: Simd>: Pod + Debug;
-
-    /// 1.
-    const ONE: Self;
-
-    /// Up to this |Re δ| the terms of a factor cancel by no more than the tolerance allows.
-    const NARROW: f64;
-
-    /// Up to this Σ |Re δ| no product overflows.
-    const RANGE: f64;
-
-    /// The errors of tanh θ may grow so much before it is computed anew.
-    const GROWTH: f64;
-
-    /// The nearest number.
-    #[must_use]
-    fn nearest(number: f64) -> Self;
-
-    /// `number` in all places.
-    fn splat<S: Simd>(simd: S, number: Self) -> Self::Vector<S>;
-
-    /// `a + b`.
-    fn plus<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
-
-    /// `a * b`.
-    fn times<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
-
-    /// `a * b + c`, in one instruction where there is one.
-    fn times_plus<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>, c: Self::Vector<S>) -> Self::Vector<S>;
-
-    /// `a / b`.
-    fn over<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
-
-    /// The lesser one of `a` and `b`.
-    fn lesser<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
-
-    /// `-a`.
-    fn negated<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
-
-    /// `a` with the other sign where `signs` has one. It takes no time from multiplications.
-    fn signed<S: Simd>(simd: S, a: Self::Vector<S>, signs: Self::Vector<S>) -> Self::Vector<S>;
-
-    /// The product of the numbers of a vector.
-    fn product_of_lanes<S: Simd>(simd: S, a: Self::Vector<S>) -> Self;
-
-    /// The least one of them.
-    fn least_of_lanes<S: Simd>(simd: S, a: Self::Vector<S>) -> Self;
-}
-
-macro_rules! reals {
-    ($($t:ident, $vector:ident, $splat:ident, $add:ident, $mul:ident, $mul_add:ident, $div:ident, $min:ident, $neg:ident, $xor:ident, $product:ident, $least:ident: $narrow:literal, $range:literal, $growth:literal;)+) => {$(
-        impl Real for $t {
-            type Vector<S: Simd> = S::$vector;
-
-            const ONE: Self = 1.0;
-            const NARROW: f64 = $narrow;
-            const RANGE: f64 = $range;
-            const GROWTH: f64 = $growth;
-
-            #[allow(clippy::cast_possible_truncation, reason = "the nearest number is wanted")]
-            fn nearest(number: f64) -> Self {
-                number as Self
-            }
-
-            #[inline(always)]
-            fn splat<S: Simd>(simd: S, number: Self) -> S::$vector {
-                simd.$splat(number)
-            }
-
-            #[inline(always)]
-            fn plus<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
-                simd.$add(a, b)
-            }
-
-            #[inline(always)]
-            fn times<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
-                simd.$mul(a, b)
-            }
-
-            #[inline(always)]
-            fn times_plus<S: Simd>(simd: S, a: S::$vector, b: S::$vector, c: S::$vector) -> S::$vector {
-                simd.$mul_add(a, b, c)
-            }
-
-            #[inline(always)]
-            fn over<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
-                simd.$div(a, b)
-            }
-
-            #[inline(always)]
-            fn lesser<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
-                simd.$min(a, b)
-            }
-
-            #[inline(always)]
-            fn negated<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
-                simd.$neg(a)
-            }
-
-            #[inline(always)]
-            fn signed<S: Simd>(simd: S, a: S::$vector, signs: S::$vector) -> S::$vector {
-                simd.$xor(a, signs)
-            }
-
-            #[inline(always)]
-            fn product_of_lanes<S: Simd>(simd: S, a: S::$vector) -> Self {
-                simd.$product(a)
-            }
-
-            #[inline(always)]
-            fn least_of_lanes<S: Simd>(simd: S, a: S::$vector) -> Self {
-                simd.$least(a)
-            }
-        }
-    )+};
-}
-
-reals! {
-    f32, f32s, splat_f32s, add_f32s, mul_f32s, mul_add_e_f32s,
-        div_f32s, min_f32s, neg_f32s, xor_f32s, reduce_product_f32s, reduce_min_f32s: 2.5, 70.0, 4.0;
-    f64, f64s, splat_f64s, add_f64s, mul_f64s, mul_add_e_f64s,
-        div_f64s, min_f64s, neg_f64s, xor_f64s, reduce_product_f64s, reduce_min_f64s: 5.0, 600.0, 100.0;
-}
-
-/// Vectors of numbers of `P` planes.
-pub type Planes<T, S, const P: usize> = [<T as Real>::Vector<S>; P];
-
-/// What numbers of `P` planes are, and what ψ they stand for.
-pub trait Algebra<const P: usize>: Copy + Debug + Send + Sync {
-    /// The planes of the number 1 that are 1; the others are 0.
-    const ONE: [bool; P];
-
-    /// What a factor of ψ is.
-    type Factor: Ratio;
-
-    /// How many of the planes make products large or small.
-    const MAGNITUDES: usize;
-
-    /// Whether magnitudes are squared.
-    const SQUARED: bool;
-
-    /// `a * b + c`.
-    fn product_plus<T: Real, S: Simd>(
-        simd: S,
-        a: Planes<T, S, P>,
-        b: Planes<T, S, P>,
-        c: Planes<T, S, P>,
-    ) -> Planes<T, S, P>;
-
-    /// `a * b`.
-    fn product<T: Real, S: Simd>(simd: S, a: Planes<T, S, P>, b: Planes<T, S, P>) -> Planes<T, S, P>;
-
-    /// |a|, or its square, as factors of |ψ| have it. Up to its sign, if it isn't squared.
-    fn magnitude<T: Real, S: Simd>(simd: S, a: Planes<T, S, P>) -> T::Vector<S>;
-
-    /// `a / b`, and |b|², or the least of it.
-    fn quotient<T: Real, S: Simd>(simd: S, a: Planes<T, S, P>, b: Planes<T, S, P>) -> (Planes<T, S, P>, T::Vector<S>);
-
-    /// ln cosh of a number, as a summand of ln ψ, up to a multiple of 2πi.
-    fn log_cosh(number: [f64; P]) -> Complex<f64>;
-
-    /// cosh and sinh of a number.
-    fn cosh_sinh(number: [f64; P]) -> [[f64; P]; 2];
-
-    /// tanh of many numbers.
-    fn tanh_of<T: Real>(numbers: [&[T]; P], tanh: [&mut [T]; P]);
-
-    /// cosh and sinh of many numbers.
-    fn cosh_sinh_of<T: Real>(numbers: [&[T]; P], cosh: [&mut [T]; P], sinh: [&mut [T]; P]);
-
-    /// The ln of a number, as a summand of ln ψ.
-    fn log(number: [f64; P]) -> Complex<f64>;
-
-    /// The factor of ψ that a number is.
-    #[must_use]
-    fn factor(number: [f64; P]) -> Self::Factor;
-
-    /// The factor of ψ with this ln, as numbers have it.
-    #[must_use]
-    fn exponential(log: Complex<f64>) -> Self::Factor;
-
-    /// The product of the numbers of a vector.
-    #[inline(always)]
-    fn product_of_lanes<T: Real, S: Simd>(_: S, vector: Planes<T, S, P>) -> [f64; P] {
-        let lanes: [&[T]; P] = from_fn(|plane| bytemuck::cast_slice(std::slice::from_ref(&vector[plane])));
-        (0..lanes[0].len())
-            .map(|lane| from_fn(|plane| lanes[plane][lane].into()))
-            .reduce(Self::times)
-            .expect("a vector has lanes")
-    }
-
-    /// `a * b`, of single numbers.
-    #[inline(always)]
-    #[must_use]
-    fn times(a: [f64; P], b: [f64; P]) -> [f64; P] {
-        Self::product::<f64, Scalar>(Scalar::new(), a, b)
-    }
-}
-
-/// Real numbers, which are factors of ψ.
-#[derive(Debug, Clone, Copy)]
-pub struct Reals;
-
-/// Complex numbers, which are factors of ψ.
-#[derive(Debug, Clone, Copy)]
-pub struct Complexes;
-
-/// Two real numbers each, of which ln ψ has the logarithm of the first one as its real part, and that of the second one
-/// as its imaginary part.
-#[derive(Debug, Clone, Copy)]
-pub struct Pairs;
-
-impl Algebra<1> for Reals {
-    type Factor = f64;
-
-    const ONE: [bool; 1] = [true];
-    const MAGNITUDES: usize = 1;
-    const SQUARED: bool = false;
-
-    #[inline(always)]
-    fn product_plus<T: Real, S: Simd>(
-        simd: S,
-        [a]: Planes<T, S, 1>,
-        [b]: Planes<T, S, 1>,
-        [c]: Planes<T, S, 1>,
-    ) -> Planes<T, S, 1> {
-        [T::times_plus(simd, a, b, c)]
-    }
-
-    #[inline(always)]
-    fn product<T: Real, S: Simd>(simd: S, [a]: Planes<T, S, 1>, [b]: Planes<T, S, 1>) -> Planes<T, S, 1> {
-        [T::times(simd, a, b)]
-    }
-
-    #[inline(always)]
-    fn magnitude<T: Real, S: Simd>(_: S, [a]: Planes<T, S, 1>) -> T::Vector<S> {
-        a
-    }
-
-    #[inline(always)]
-    fn quotient<T: Real, S: Simd>(
-        simd: S,
-        [a]: Planes<T, S, 1>,
-        [b]: Planes<T, S, 1>,
-    ) -> (Planes<T, S, 1>, T::Vector<S>) {
-        ([T::over(simd, a, b)], T::times(simd, b, b))
-    }
-
-    fn log_cosh([number]: [f64; 1]) -> Complex<f64> {
-        real_log_cosh(number).into()
-    }
-
-    fn cosh_sinh([number]: [f64; 1]) -> [[f64; 1]; 2] {
-        [[number.cosh()], [number.sinh()]]
-    }
-
-    #[inline(always)]
-    fn tanh_of<T: Real>([numbers]: [&[T]; 1], [tanh]: [&mut [T]; 1]) {
-        for (tanh, &number) in tanh.iter_mut().zip(numbers) {
-            *tanh = T::tanh(number);
-        }
-    }
-
-    #[inline(always)]
-    fn cosh_sinh_of<T: Real>([numbers]: [&[T]; 1], [cosh]: [&mut [T]; 1], [sinh]: [&mut [T]; 1]) {
-        for ((cosh, sinh), &number) in cosh.iter_mut().zip(sinh).zip(numbers) {
-            (*cosh, *sinh) = T::cosh_sinh(number);
-        }
-    }
-
-    fn log([number]: [f64; 1]) -> Complex<f64> {
-        Complex::new(number, 0.0).ln()
-    }
-
-    #[inline(always)]
-    fn factor([number]: [f64; 1]) -> f64 {
-        number
-    }
-
-    #[inline(always)]
-    fn exponential(log: Complex<f64>) -> f64 {
-        log.re.exp()
-    }
-
-    #[inline(always)]
-    fn product_of_lanes<T: Real, S: Simd>(simd: S, [vector]: Planes<T, S, 1>) -> [f64; 1] {
-        [T::product_of_lanes(simd, vector).into()]
-    }
-}
-
-impl Algebra<2> for Complexes {
-    type Factor = Complex<f64>;
-
-    const ONE: [bool; 2] = [true, false];
-    const MAGNITUDES: usize = 1;
-    const SQUARED: bool = true;
-
-    #[inline(always)]
-    fn product_plus<T: Real, S: Simd>(
-        simd: S,
-        [a, ai]: Planes<T, S, 2>,
-        [b, bi]: Planes<T, S, 2>,
-        [c, ci]: Planes<T, S, 2>,
-    ) -> Planes<T, S, 2> {
-        [
-            T::times_plus(simd, a, b, T::times_plus(simd, T::negated(simd, ai), bi, c)),
-            T::times_plus(simd, a, bi, T::times_plus(simd, ai, b, ci)),
-        ]
-    }
-
-    #[inline(always)]
-    fn product<T: Real, S: Simd>(simd: S, [a, ai]: Planes<T, S, 2>, [b, bi]: Planes<T, S, 2>) -> Planes<T, S, 2> {
-        [
-            T::times_plus(simd, a, b, T::times(simd, T::negated(simd, ai), bi)),
-            T::times_plus(simd, a, bi, T::times(simd, ai, b)),
-        ]
-    }
-
-    #[inline(always)]
-    fn magnitude<T: Real, S: Simd>(simd: S, [a, ai]: Planes<T, S, 2>) -> T::Vector<S> {
-        T::times_plus(simd, a, a, T::times(simd, ai, ai))
-    }
-
-    #[inline(always)]
-    fn quotient<T: Real, S: Simd>(
-        simd: S,
-        a: Planes<T, S, 2>,
-        [b, bi]: Planes<T, S, 2>,
-    ) -> (Planes<T, S, 2>, T::Vector<S>) {
-        let square = Self::magnitude::<T, S>(simd, [b, bi]);
-        let inverse = T::over(simd, T::splat(simd, T::ONE), square);
-        let product = Self::product::<T, S>(simd, a, [b, T::negated(simd, bi)]);
-        (
-            product.map(
-                #[inline(always)]
-                |plane| T::times(simd, plane, inverse),
-            ),
-            square,
-        )
-    }
-
-    fn log_cosh([re, im]: [f64; 2]) -> Complex<f64> {
-        let z = if re < 0.0 { Complex::new(-re, -im) } else { Complex::new(re, im) };
-        // 1 + e^(-2z) loses nothing: where it is small, so is cosh z.
-        z + (1.0 + (-2.0 * z).exp()).ln() - std::f64::consts::LN_2
-    }
-
-    fn cosh_sinh([re, im]: [f64; 2]) -> [[f64; 2]; 2] {
-        let z = Complex::new(re, im);
-        [z.cosh(), z.sinh()].map(|z| [z.re, z.im])
-    }
-
-    #[inline(always)]
-    fn tanh_of<T: Real>([re, im]: [&[T]; 2], [tanh, tanh_im]: [&mut [T]; 2]) {
-        let numbers = re.iter().zip(im);
-        let results = tanh.iter_mut().zip(tanh_im);
-        if within_angles(im) {
-            for ((tanh, tanh_im), (&x, &y)) in results.zip(numbers) {
-                [*tanh, *tanh_im] = T::complex_tanh(x, T::sin_cos(y));
-            }
-        } else {
-            for ((tanh, tanh_im), (&x, &y)) in results.zip(numbers) {
-                [*tanh, *tanh_im] = T::complex_tanh(x, T::sin_cos_of_any(y));
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn cosh_sinh_of<T: Real>([re, im]: [&[T]; 2], cosh: [&mut [T]; 2], sinh: [&mut [T]; 2]) {
-        let ([cosh, cosh_im], [sinh, sinh_im]) = (cosh, sinh);
-        let numbers = re.iter().zip(im);
-        let results = cosh.iter_mut().zip(cosh_im).zip(sinh.iter_mut().zip(sinh_im));
-        if within_angles(im) {
-            for (((cosh, cosh_im), (sinh, sinh_im)), (&x, &y)) in results.zip(numbers) {
-                [[*cosh, *cosh_im], [*sinh, *sinh_im]] = T::complex_cosh_sinh(x, T::sin_cos(y));
-            }
-        } else {
-            for (((cosh, cosh_im), (sinh, sinh_im)), (&x, &y)) in results.zip(numbers) {
-                [[*cosh, *cosh_im], [*sinh, *sinh_im]] = T::complex_cosh_sinh(x, T::sin_cos_of_any(y));
-            }
-        }
-    }
-
-    fn log([re, im]: [f64; 2]) -> Complex<f64> {
-        Complex::new(re, im).ln()
-    }
-
-    #[inline(always)]
-    fn factor([re, im]: [f64; 2]) -> Complex<f64> {
-        Complex::new(re, im)
-    }
-
-    fn exponential(log: Complex<f64>) -> Complex<f64> {
-        log.exp()
-    }
-}
-
-impl Algebra<2> for Pairs {
-    type Factor = Complex<f64>;
-
-    const ONE: [bool; 2] = [true, true];
-    const MAGNITUDES: usize = 2;
-    const SQUARED: bool = false;
-
-    #[inline(always)]
-    fn product_plus<T: Real, S: Simd>(
-        simd: S,
-        a: Planes<T, S, 2>,
-        b: Planes<T, S, 2>,
-        c: Planes<T, S, 2>,
-    ) -> Planes<T, S, 2> {
-        from_fn(|plane| T::times_plus(simd, a[plane], b[plane], c[plane]))
-    }
-
-    #[inline(always)]
-    fn product<T: Real, S: Simd>(simd: S, a: Planes<T, S, 2>, b: Planes<T, S, 2>) -> Planes<T, S, 2> {
-        from_fn(|plane| T::times(simd, a[plane], b[plane]))
-    }
-
-    #[inline(always)]
-    fn magnitude<T: Real, S: Simd>(simd: S, [a, _]: Planes<T, S, 2>) -> T::Vector<S> {
-        Reals::magnitude::<T, S>(simd, [a])
-    }
-
-    #[inline(always)]
-    fn quotient<T: Real, S: Simd>(
-        simd: S,
-        [a, ai]: Planes<T, S, 2>,
-        [b, bi]: Planes<T, S, 2>,
-    ) -> (Planes<T, S, 2>, T::Vector<S>) {
-        let least = T::lesser(simd, T::times(simd, b, b), T::times(simd, bi, bi));
-        ([T::over(simd, a, b), T::over(simd, ai, bi)], least)
-    }
-
-    fn log_cosh([re, im]: [f64; 2]) -> Complex<f64> {
-        Complex::new(real_log_cosh(re), real_log_cosh(im))
-    }
-
-    fn cosh_sinh(number: [f64; 2]) -> [[f64; 2]; 2] {
-        [number.map(f64::cosh), number.map(f64::sinh)]
-    }
-
-    #[inline(always)]
-    fn tanh_of<T: Real>([a, b]: [&[T]; 2], [tanh_a, tanh_b]: [&mut [T]; 2]) {
-        Reals::tanh_of([a], [tanh_a]);
-        Reals::tanh_of([b], [tanh_b]);
-    }
-
-    #[inline(always)]
-    fn cosh_sinh_of<T: Real>([a, b]: [&[T]; 2], [cosh_a, cosh_b]: [&mut [T]; 2], [sinh_a, sinh_b]: [&mut [T]; 2]) {
-        Reals::cosh_sinh_of([a], [cosh_a], [sinh_a]);
-        Reals::cosh_sinh_of([b], [cosh_b], [sinh_b]);
-    }
-
-    #[inline(always)]
-    fn log([re, im]: [f64; 2]) -> Complex<f64> {
-        Complex::new(re.ln(), im.ln())
-    }
-
-    #[inline(always)]
-    fn factor(number: [f64; 2]) -> Complex<f64> {
-        Self::log(number).exp()
-    }
-
-    fn exponential(log: Complex<f64>) -> Complex<f64> {
-        log.exp()
-    }
-
-    #[inline(always)]
-    fn product_of_lanes<T: Real, S: Simd>(simd: S, vector: Planes<T, S, 2>) -> [f64; 2] {
-        vector.map(|plane| T::product_of_lanes(simd, plane).into())
-    }
-}
-
-/// Whether vector code may take the sines of all these.
-#[inline(always)]
-fn within_angles<T: Real>(numbers: &[T]) -> bool {
-    numbers.iter().fold(true, |within, &number| within & T::ANGLES.contains(&number.into()))
-}
-
-fn real_log_cosh(number: f64) -> f64 {
-    number.abs() + (-2.0 * number.abs()).exp().ln_1p() - std::f64::consts::LN_2
-}
 
 /// A table plane by plane.
 #[inline(always)]
@@ -533,5 +40,86 @@ pub(crate) fn add_signed<T: Real, S: Simd>(simd: S, sums: &mut [T], row: &[T], n
     let row: &[T::Vector<S>] = bytemuck::cast_slice(row);
     for (sum, &number) in sums.iter_mut().zip(row) {
         *sum = T::plus(simd, *sum, T::signed(simd, number, sign));
+    }
+}
+/// How many numbers a vector has.
+pub(crate) const fn lanes<T: Real, S: Simd>() -> usize {
+    size_of::<T::Vector<S>>() / size_of::<T>()
+}
+
+/// Tables as vectors.
+#[inline(always)]
+pub(crate) fn vectors<T: Real, S: Simd, const P: usize>(table: [&[T]; P]) -> [&[T::Vector<S>]; P] {
+    from_fn(|plane| bytemuck::cast_slice(table[plane]))
+}
+
+/// A plane as vectors.
+#[inline(always)]
+pub(crate) fn vectors_mut<T: Real, S: Simd>(plane: &mut [T]) -> &mut [T::Vector<S>] {
+    bytemuck::cast_slice_mut(plane)
+}
+
+/// One of the vectors of each plane.
+#[inline(always)]
+pub(crate) fn at<V: Copy, R: std::ops::Deref<Target = [V]>, const P: usize>(planes: &[R; P], place: usize) -> [V; P] {
+    from_fn(|plane| planes[plane][place])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pulp::{Arch, WithSimd};
+
+    #[test]
+    fn tables_are_cut_into_planes() {
+        let mut table = [0, 1, 2, 3, 4, 5];
+        assert_eq!(planes::<_, 2>(&table), [&[0, 1, 2], &[3, 4, 5]]);
+        let [_, imaginary] = planes_mut::<_, 2>(&mut table);
+        imaginary[0] = 9;
+        assert_eq!(table, [0, 1, 2, 9, 4, 5]);
+        assert_eq!(complex([2.0]), Complex::new(2.0, 0.0));
+        assert_eq!(complex([2.0, -1.0]), Complex::new(2.0, -1.0));
+    }
+
+    struct Add<'a>(&'a mut [f32], &'a [f32], bool);
+
+    impl WithSimd for Add<'_> {
+        type Output = ();
+
+        fn with_simd<S: Simd>(self, simd: S) {
+            add_signed(simd, self.0, self.1, self.2);
+        }
+    }
+
+    #[test]
+    fn rows_are_added_or_subtracted() {
+        let row: Vec<f32> = (0..32_u8).map(f32::from).collect();
+        let mut sums = vec![1.0; 32];
+        Arch::new().dispatch(Add(&mut sums, &row, false));
+        assert_eq!((sums[0], sums[31]), (1.0, 32.0));
+        Arch::new().dispatch(Add(&mut sums, &row, true));
+        Arch::new().dispatch(Add(&mut sums, &row, true));
+        assert_eq!((sums[0], sums[31]), (1.0, -30.0));
+    }
+
+    struct Vectors<'a>(&'a mut [f64]);
+
+    impl WithSimd for Vectors<'_> {
+        type Output = (usize, usize);
+
+        fn with_simd<S: Simd>(self, simd: S) -> (usize, usize) {
+            vectors_mut::<f64, S>(self.0)[0] = f64::splat(simd, 3.0);
+            let [table] = vectors::<f64, S, 1>([self.0]);
+            let [first] = at(&[table], 0);
+            let first: &[f64] = bytemuck::cast_slice(std::slice::from_ref(&first));
+            assert!(first.iter().all(|&number| number == 3.0));
+            (table.len(), lanes::<f64, S>())
+        }
+    }
+
+    #[test]
+    fn vectors_hold_all_numbers() {
+        let (vectors, lanes) = Arch::new().dispatch(Vectors(&mut [0.0; 48]));
+        assert_eq!(vectors * lanes, 48);
     }
 }

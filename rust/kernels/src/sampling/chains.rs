@@ -1,13 +1,13 @@
 //! Markov chains of configurations, by the rule of Metropolis and Hastings.
 //!
 //! A move from σ to σ' is accepted with probability min(1, |ψ(σ')/ψ(σ)|^p T(σ' → σ) / T(σ → σ')), where T is how likely a
-//! [`Rule`] proposes it. A [`Walker`] knows the ratio of the amplitudes without evaluating either.
+//! [`TransitionRule`] proposes it. A [`Walker`] knows the ratio of the amplitudes without evaluating either.
 //!
 //! The random numbers of a chain are a stream of their own, of which the key and the number of the chain are all there
 //! is to know: a chain is the same whichever thread, device or process runs it, and beside whichever others.
 
 use crate::amplitudes::Walker;
-use crate::sampling::rules::Rule;
+use crate::sampling::rules::TransitionRule;
 use crate::sites::LocalIndex;
 use chacha20::ChaCha8Rng;
 use pulp::{Arch, Simd, WithSimd};
@@ -32,7 +32,7 @@ pub struct Sampling {
 
 /// Runs one chain from a configuration on, to the end of which it goes, and writes its samples, one behind the other.
 /// Gives how many moves were accepted. The chain has this number among all.
-pub fn run<W: Walker, R: Rule>(
+pub fn run<W: Walker, R: TransitionRule>(
     sampling: &Sampling,
     number: u64,
     walker: &mut W,
@@ -53,7 +53,7 @@ struct Chain<'a, W, R> {
     samples: &'a mut [LocalIndex],
 }
 
-impl<W: Walker, R: Rule> WithSimd for Chain<'_, W, R> {
+impl<W: Walker, R: TransitionRule> WithSimd for Chain<'_, W, R> {
     type Output = u64;
 
     #[inline(always)]

@@ -1,4 +1,7 @@
 //! Markov chains of configurations.
+//!
+//! A [`rules::TransitionRule`] proposes moves, a [`crate::amplitudes::Walker`] gives the ratio of the amplitudes, and
+//! [`run`] accepts or rejects by the rule of Metropolis and Hastings.
 
 mod chains;
 pub mod rules;

@@ -1,122 +1,9 @@
-//! The local states of the sites, and samples as indices of local states.
-//!
-//! A site takes one of a few values, an arithmetic sequence: 1, -1 for a spin ½; 0, 1, 2 for bosons. Sites with the same
-//! values are of one kind. The *local index* of a site says which of its values it has.
+//! The local states of sites in the dtype of the samples, and samples as indices of local states.
 
 use crate::Error;
-use crate::error::check;
 use crate::numbers::{Sample, vectorized};
-use std::fmt;
+use crate::sites::{LocalIndex, Sites, StateRange};
 use std::hint::select_unpredictable;
-
-/// The index of a local state.
-pub type LocalIndex = u16;
-
-/// The most local states that a site can have.
-pub const MAX_STATES: usize = LocalIndex::MAX as usize + 1;
-
-/// The local states of one kind of sites: `size` values from `start` on, `step` apart.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct StateRange {
-    /// The value of local index 0.
-    pub start: f64,
-    /// From each value to the next.
-    pub step: f64,
-    /// How many values.
-    pub size: usize,
-}
-
-impl StateRange {
-    /// The value of a local index.
-    #[must_use]
-    pub fn value(&self, index: usize) -> f64 {
-        self.start + index as f64 * self.step
-    }
-}
-
-impl fmt::Display for StateRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let last = self.size.saturating_sub(1);
-        match self.size {
-            0 => f.write_str("none"),
-            1 => write!(f, "{}", self.start),
-            2..=6 => {
-                for index in 0..last {
-                    write!(f, "{}{}", if index == 0 { "" } else { ", " }, self.value(index))?;
-                }
-                write!(f, " and {}", self.value(last))
-            }
-            _ => write!(f, "{}, {}, ..., {}", self.start, self.value(1), self.value(last)),
-        }
-    }
-}
-
-/// The sites and the kind of each.
-#[derive(Debug, Clone)]
-pub struct Sites {
-    kinds: Vec<StateRange>,
-    /// The kind of each site.
-    kind: Vec<u32>,
-    /// Where the values of each kind begin, if those of all kinds follow each other.
-    first_values: Vec<u32>,
-}
-
-impl Sites {
-    /// Sites of the kinds that `kind` numbers. Without any numbers, all `sites` are of the one kind.
-    pub fn new(sites: usize, kinds: Vec<StateRange>, kind: &[i32]) -> Result<Self, Error> {
-        for (number, states) in kinds.iter().enumerate() {
-            let size = states.size;
-            check((1..=MAX_STATES).contains(&size), || {
-                format!("sites of kind {number} have {size} local states, but a site has 1 to {MAX_STATES}")
-            })?;
-        }
-        let count = kinds.len();
-        let kind = if kind.is_empty() {
-            check(count == 1 || sites == 0, || {
-                format!("there are {count} kinds of sites, so `kind` must give that of each site")
-            })?;
-            vec![0; sites]
-        } else {
-            check(kind.len() == sites, || format!("`kind` has {} sites, but the samples have {sites}", kind.len()))?;
-            let unknown = kind.iter().position(|&kind| usize::try_from(kind).map_or(true, |kind| kind >= count));
-            check(unknown.is_none(), || {
-                let site = unknown.unwrap_or_default();
-                format!("site {site} is of kind {}, but there are {count} kinds, counted from 0", kind[site])
-            })?;
-            kind.iter().map(|&kind| kind as u32).collect()
-        };
-        let mut first_values = Vec::with_capacity(count);
-        let mut values = 0;
-        for states in &kinds {
-            first_values.push(values);
-            values += states.size as u32;
-        }
-        Ok(Self { kinds, kind, first_values })
-    }
-
-    /// How many sites there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.kind.len()
-    }
-
-    /// Whether there are no sites.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.kind.is_empty()
-    }
-
-    /// The local states of a site.
-    #[must_use]
-    pub fn states(&self, site: usize) -> StateRange {
-        self.kinds[self.kind[site] as usize]
-    }
-
-    /// Where the values of a site begin in [`LocalStates::values`].
-    pub(crate) fn first_value(&self, site: usize) -> u32 {
-        self.first_values[self.kind[site] as usize]
-    }
-}
 
 /// The local states of the sites in the dtype of the samples.
 #[derive(Debug, Clone)]
@@ -243,66 +130,20 @@ impl<'a, S: Sample> LocalStates<'a, S> {
     }
 }
 
-/// The values of two local states, in the dtype of the samples. Their indices, 0 and 1, are NetKet's.
-#[derive(Debug, Clone, Copy)]
-pub struct TwoStates<S> {
-    states: [S; 2],
-    range: StateRange,
-}
-
-impl<S: Sample> TwoStates<S> {
-    /// From the values of index 0 and 1. An error if they are equal, or if `S` can't hold them.
-    pub fn new(first: f64, second: f64) -> Result<Self, Error> {
-        let range = StateRange { start: first, step: second - first, size: 2 };
-        match (S::from_exact(first), S::from_exact(second)) {
-            (Some(a), Some(b)) if a != b => Ok(Self { states: [a, b], range }),
-            _ => Err(Error::LocalStates { states: range }),
-        }
-    }
-
-    /// The value of the local state of this index.
-    #[must_use]
-    pub fn value(&self, index: u8) -> S {
-        self.states[usize::from(index & 1)]
-    }
-
-    /// Writes the indices of the values of one sample. `sample` counts samples, for the error's sake.
-    pub fn read(&self, sample: usize, values: &[S], indices: &mut [u8]) -> Result<(), Error> {
-        let [first, second] = self.states;
-        let mut valid = true;
-        for (index, &value) in indices.iter_mut().zip(values) {
-            let is_second = value == second;
-            *index = u8::from(is_second);
-            valid &= is_second || value == first;
-        }
-        if valid { Ok(()) } else { Err(self.find_invalid(sample, values)) }
-    }
-
-    /// The error of a sample that is known to hold something else than local states.
-    #[cold]
-    fn find_invalid(&self, sample: usize, values: &[S]) -> Error {
-        let site = values.iter().position(|value| !self.states.contains(value)).unwrap_or_default();
-        let value = values.get(site).map(ToString::to_string).unwrap_or_default();
-        Error::NotALocalState { sample, site, value, states: self.range }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sites::testing::{SPIN, boson};
     use half::f16;
     use proptest::collection::vec;
     use proptest::prelude::*;
-
-    const SPIN: StateRange = StateRange { start: 1.0, step: -2.0, size: 2 };
-    const BOSON: StateRange = StateRange { start: 0.0, step: 1.0, size: 4 };
 
     fn spins(sites: usize) -> Sites {
         Sites::new(sites, vec![SPIN], &[]).expect("sites of one kind")
     }
 
     fn mixed() -> Sites {
-        Sites::new(3, vec![SPIN, BOSON], &[1, 0, 1]).expect("sites of two kinds")
+        Sites::new(3, vec![SPIN, boson(4)], &[1, 0, 1]).expect("sites of two kinds")
     }
 
     #[test]
@@ -349,7 +190,7 @@ mod tests {
 
     #[test]
     fn negative_zero_is_zero() {
-        let sites = Sites::new(2, vec![BOSON], &[]).expect("two sites");
+        let sites = Sites::new(2, vec![boson(4)], &[]).expect("two sites");
         let states = LocalStates::<f64>::new(&sites).expect("float64 holds all");
         let (mut indices, mut sample) = ([9; 2], states.first());
         states.read(0, &[-0.0, 1.0], &mut indices).expect("local states");
@@ -391,29 +232,6 @@ mod tests {
         let equal = StateRange { start: 1.0, step: 0.0, size: 2 };
         let sites = Sites::new(1, vec![equal], &[]).expect("one site");
         assert!(LocalStates::<i8>::new(&sites).is_err());
-        assert!(TwoStates::<u8>::new(1.0, -1.0).is_err());
-        assert!(TwoStates::<i8>::new(1.0, 1.0).is_err());
-    }
-
-    #[test]
-    fn every_site_is_of_a_kind_that_exists() {
-        let message = |sites, kinds: &[StateRange], kind: &[i32]| {
-            Sites::new(sites, kinds.to_vec(), kind).expect_err("wrong kinds").to_string()
-        };
-        let prefix = "the operator's tables are wrong: ";
-        for (found, expected) in [
-            (message(2, &[SPIN, BOSON], &[0, 2]), "site 1 is of kind 2, but there are 2 kinds, counted from 0"),
-            (message(2, &[SPIN], &[-1, 0]), "site 0 is of kind -1, but there are 1 kinds, counted from 0"),
-            (message(3, &[SPIN], &[0, 0]), "`kind` has 2 sites, but the samples have 3"),
-            (message(2, &[SPIN, BOSON], &[]), "there are 2 kinds of sites, so `kind` must give that of each site"),
-            (message(2, &[], &[]), "there are 0 kinds of sites, so `kind` must give that of each site"),
-            (
-                message(2, &[StateRange { size: 0, ..SPIN }], &[]),
-                "sites of kind 0 have 0 local states, but a site has 1 to 65536",
-            ),
-        ] {
-            assert_eq!(found, format!("{prefix}{expected}"));
-        }
     }
 
     proptest! {
@@ -437,18 +255,5 @@ mod tests {
                 prop_assert_eq!(indices, expected);
             }
         }
-    }
-
-    #[test]
-    fn two_states_read_indices() {
-        let mut indices = [9; 3];
-        let spins = TwoStates::<i8>::new(1.0, -1.0).expect("int8 holds both");
-        spins.read(0, &[-1, 1, -1], &mut indices).expect("local states");
-        assert_eq!(indices, [1, 0, 1]);
-        assert_eq!([spins.value(0), spins.value(1)], [1, -1]);
-        assert_eq!(
-            spins.read(7, &[1, 3, 9], &mut indices).expect_err("not a spin").to_string(),
-            "sample 7, site 1 has the value 3, but the local states are 1 and -1"
-        );
     }
 }

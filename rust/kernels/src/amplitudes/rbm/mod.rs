@@ -20,20 +20,22 @@ use crate::amplitudes::sums::{Changed, sum_rows};
 use crate::amplitudes::{Ratios, TOGETHER};
 use crate::connected::terms::BLOCK;
 use crate::error::check;
-use crate::numbers::{Algebra, MULTIPLE, Planes, Real, complex, planes, planes_mut, sign};
+use crate::numbers::{Algebra, MULTIPLE, Planes, Real, complex, planes, planes_mut};
 use crate::sites::LocalIndex;
 use aligned_vec::AVec;
 use num_complex::Complex;
 use pulp::{Arch, Simd};
 use std::marker::PhantomData;
 
+mod row;
 mod walker;
 
+pub use row::Row;
 pub use walker::Walker;
 
 /// A machine on sites with two local states each.
 #[derive(Debug, Clone, Copy)]
-pub struct Rbm<'a, T> {
+pub struct RbmTables<'a, T> {
     /// θ where all sites have their first local state, `(planes, units)`.
     pub theta: &'a [T],
     /// How much θ changes if a site goes from its first to its second local state, `(planes, sites, units)`.
@@ -44,10 +46,10 @@ pub struct Rbm<'a, T> {
     pub units: usize,
 }
 
-/// A [`Rbm`] that was checked, whose numbers are those of `A`, of `P` planes.
+/// A [`RbmTables`] that was checked, whose numbers are those of `A`, of `P` planes.
 #[derive(Debug, Clone)]
-pub struct Machine<'a, T, A, const P: usize> {
-    tables: Rbm<'a, T>,
+pub struct Rbm<'a, T, A, const P: usize> {
+    tables: RbmTables<'a, T>,
     sites: usize,
     /// cosh δ and sinh δ, as δ is given.
     cosh_sinh: [AVec<T>; 2],
@@ -102,10 +104,10 @@ impl Extent {
     }
 }
 
-impl<'a, T: Real, A: Algebra<P>, const P: usize> Machine<'a, T, A, P> {
+impl<'a, T: Real, A: Algebra<P>, const P: usize> Rbm<'a, T, A, P> {
     /// Checks the tables.
-    pub fn new(tables: Rbm<'a, T>, sites: usize) -> Result<Self, Error> {
-        let Rbm { theta, delta, bias, units } = tables;
+    pub fn new(tables: RbmTables<'a, T>, sites: usize) -> Result<Self, Error> {
+        let RbmTables { theta, delta, bias, units } = tables;
         check(units % MULTIPLE == 0, || {
             format!("there are {units} hidden units, but must be a multiple of {MULTIPLE}")
         })?;
@@ -168,246 +170,10 @@ fn zeros<T: Real>(len: usize) -> AVec<T> {
 /// The alignment of tables: no vector is part of two lines of the cache.
 const CACHE_LINE: usize = 64;
 
-/// What multiplies the amplitude if some sites change: cosh δ and sinh δ of each unit.
-#[derive(Debug)]
-pub struct Row<T, A: Algebra<P>, const P: usize> {
-    /// The sites, and whether they change the other way than from their first to their second local state.
-    changes: Vec<(usize, bool)>,
-    /// The site whose tables these are as they stand.
-    alone: Option<usize>,
-    cosh: [AVec<T>; P],
-    sinh: [AVec<T>; P],
-    /// How much Σ a σ changes.
-    log_of_bias: Complex<f64>,
-    /// The factor that this is, and that of the other way.
-    of_bias: [A::Factor; 2],
-    /// The units whose factors are taken from ln cosh, and their δ.
-    wide: Vec<(usize, [f64; P])>,
-    /// Whether the product of all factors may overflow where the ratio doesn't.
-    overflowing: bool,
-    /// Whether that of the numbers of a vector may, as one of `T`.
-    in_doubles: bool,
-    algebra: PhantomData<A>,
-}
-
-impl<T, A: Algebra<P>, const P: usize> Default for Row<T, A, P> {
-    fn default() -> Self {
-        let none = || std::array::from_fn(|_| AVec::new(CACHE_LINE));
-        Self {
-            changes: Vec::new(),
-            alone: None,
-            cosh: none(),
-            sinh: none(),
-            log_of_bias: Complex::default(),
-            of_bias: [A::Factor::default(); 2],
-            wide: Vec::new(),
-            overflowing: false,
-            in_doubles: false,
-            algebra: PhantomData,
-        }
-    }
-}
-
-impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
-    /// Makes it that of a change of `sites`, of which `opposite` says whether they change the other way than the first one
-    /// does, which goes from its first to its second state.
-    #[inline(always)]
-    fn compose<S: Simd>(&mut self, simd: S, machine: &Machine<'_, T, A, P>, sites: &[usize], opposite: &[bool]) {
-        let (&first, others) = sites.split_first().expect("a group off the diagonal flips a site");
-        self.changes.clear();
-        self.changes.push((first, false));
-        self.changes.extend(others.iter().copied().zip(opposite.iter().copied()));
-        self.wide.clear();
-        let mut bias = [0.0; P];
-        let mut extent = Extent::default();
-        for &(site, opposite) in &self.changes {
-            extent.add(&machine.extents[site]);
-            for (plane, bias) in bias.iter_mut().enumerate() {
-                let change = machine.tables.bias[plane * machine.sites + site].into();
-                *bias += if opposite { -change } else { change };
-            }
-        }
-        self.log_of_bias = complex(bias);
-        self.of_bias = [self.log_of_bias, -self.log_of_bias].map(A::exponential);
-        self.overflowing = extent.sum() + self.log_of_bias.re.abs() > f64::RANGE;
-        self.in_doubles = extent.sum() > T::RANGE;
-        let all_wide = extent.largest_sum(lanes::<T, S>()) > T::RANGE;
-        self.alone = (others.is_empty() && extent.largest <= T::NARROW && !all_wide).then_some(first);
-        if self.alone.is_some() {
-            return;
-        }
-        let of_first = machine.rows(first);
-        for (own, of_first) in [&mut self.cosh, &mut self.sinh].into_iter().zip(of_first) {
-            for (own, of_first) in own.iter_mut().zip(of_first) {
-                own.clear();
-                own.extend_from_slice(of_first);
-            }
-        }
-        for (&site, &opposite) in others.iter().zip(opposite) {
-            self.add(simd, machine, site, opposite);
-        }
-        if extent.largest > T::NARROW || all_wide {
-            self.mend(machine, all_wide);
-        }
-    }
-
-    /// One site more, by the addition theorems.
-    #[inline(always)]
-    fn add<S: Simd>(&mut self, simd: S, machine: &Machine<'_, T, A, P>, site: usize, opposite: bool) {
-        let [cosh, sinh] = machine.rows(site).map(vectors::<T, S, P>);
-        let own_cosh = self.cosh.each_mut().map(|plane| vectors_mut::<T, S>(plane));
-        let own_sinh = self.sinh.each_mut().map(|plane| vectors_mut::<T, S>(plane));
-        for place in 0..cosh[0].len() {
-            let (c, s) = (at(&own_cosh, place), at(&own_sinh, place));
-            let (c2, mut s2) = (at(&cosh, place), at(&sinh, place));
-            if opposite {
-                s2 = s2.map(|plane| T::negated(simd, plane));
-            }
-            let new_cosh = A::product_plus::<T, S>(simd, c, c2, A::product::<T, S>(simd, s, s2));
-            let new_sinh = A::product_plus::<T, S>(simd, s, c2, A::product::<T, S>(simd, c, s2));
-            for plane in 0..P {
-                own_cosh[plane][place] = new_cosh[plane];
-                own_sinh[plane][place] = new_sinh[plane];
-            }
-        }
-    }
-
-    /// Sets the units apart whose factors could cancel, or all, and mends those in which the addition theorems did.
-    #[cold]
-    fn mend(&mut self, machine: &Machine<'_, T, A, P>, all: bool) {
-        for unit in 0..machine.tables.units {
-            let (mut delta, mut reach) = ([0.0; P], [0.0; P]);
-            for &(site, opposite) in &self.changes {
-                for plane in 0..P {
-                    let change: f64 = machine.of_site(machine.tables.delta, plane, site)[unit].into();
-                    delta[plane] += if opposite { -change } else { change };
-                    reach[plane] += change.abs();
-                }
-            }
-            let exceeds = |numbers: [f64; P]| numbers[..A::MAGNITUDES].iter().any(|part| part.abs() > T::NARROW);
-            if all || exceeds(delta) {
-                self.wide.push((unit, delta));
-                self.set(unit, [A::ONE.map(|one| if one { 1.0 } else { 0.0 }), [0.0; P]]);
-            } else if exceeds(reach) {
-                self.set(unit, A::cosh_sinh(delta));
-            }
-        }
-    }
-
-    fn set(&mut self, unit: usize, [cosh, sinh]: [[f64; P]; 2]) {
-        for plane in 0..P {
-            self.cosh[plane][unit] = T::nearest(cosh[plane]);
-            self.sinh[plane][unit] = T::nearest(sinh[plane]);
-        }
-    }
-
-    /// The products of the factors of all units that aren't set apart, at some samples.
-    #[inline(always)]
-    fn products<S: Simd, const Q: usize>(
-        &self,
-        simd: S,
-        machine: &Machine<'_, T, A, P>,
-        tanh: [&[T]; P],
-        samples: &[usize],
-        reversed: &[bool],
-    ) -> [Planes<T, S, P>; Q] {
-        let [cosh, sinh] =
-            self.alone.map_or_else(|| [slices(&self.cosh), slices(&self.sinh)], |site| machine.rows(site));
-        let (cosh, mut sinh) = (vectors::<T, S, P>(cosh), vectors::<T, S, P>(sinh));
-        let tanh = vectors::<T, S, P>(tanh);
-        let len = cosh[0].len();
-        // All of the same length, so that the compiler knows that no place is outside. Loops, since closures in `from_fn`
-        // may lose the instructions for vectors.
-        let mut of_samples = [tanh; Q];
-        for plane in 0..P {
-            sinh[plane] = &sinh[plane][..len];
-            for (of_sample, &sample) in of_samples.iter_mut().zip(samples) {
-                of_sample[plane] = &tanh[plane][sample * len..][..len];
-            }
-        }
-        // The sign of sinh δ goes to tanh θ.
-        let zero = T::splat(simd, T::default());
-        let mut signs = [zero; Q];
-        for (signs, &reversed) in signs.iter_mut().zip(reversed) {
-            *signs = sign::<T, S>(simd, reversed);
-        }
-        let mut one = [zero; P];
-        for (one, is_one) in one.iter_mut().zip(A::ONE) {
-            if is_one {
-                *one = T::splat(simd, T::ONE);
-            }
-        }
-        let mut products = [one; Q];
-        for place in 0..len {
-            let (c, s) = (at(&cosh, place), at(&sinh, place));
-            for sample in 0..Q {
-                let mut t = at(&of_samples[sample], place);
-                for t in &mut t {
-                    *t = T::signed(simd, *t, signs[sample]);
-                }
-                let factor = A::product_plus::<T, S>(simd, t, s, c);
-                products[sample] = A::product::<T, S>(simd, products[sample], factor);
-            }
-        }
-        products
-    }
-
-    /// The numbers of a vector.
-    #[cold]
-    fn lanes<S: Simd>(vector: Planes<T, S, P>) -> Vec<[f64; P]> {
-        let lanes: [&[T]; P] = std::array::from_fn(|plane| bytemuck::cast_slice(std::slice::from_ref(&vector[plane])));
-        (0..lanes[0].len()).map(|lane| std::array::from_fn(|plane| lanes[plane][lane].into())).collect()
-    }
-
-    /// The logarithm of the factors that are set apart, for the θ of a sample.
-    #[cold]
-    fn log_of_wide(&self, theta: [&[T]; P], sample: usize, reversed: bool) -> Complex<f64> {
-        let units = self.cosh[0].len();
-        let differences =
-            self.wide.iter().map(|&(unit, delta)| {
-                let theta = theta.map(|plane| plane[sample * units + unit].into());
-                let changed = std::array::from_fn(|plane| {
-                    if reversed { theta[plane] - delta[plane] } else { theta[plane] + delta[plane] }
-                });
-                A::log_cosh(changed) - A::log_cosh(theta)
-            });
-        differences.sum()
-    }
-}
-
-/// How many numbers a vector has.
-const fn lanes<T: Real, S: Simd>() -> usize {
-    size_of::<T::Vector<S>>() / size_of::<T>()
-}
-
-/// Tables as vectors.
-#[inline(always)]
-fn vectors<T: Real, S: Simd, const P: usize>(table: [&[T]; P]) -> [&[T::Vector<S>]; P] {
-    std::array::from_fn(|plane| bytemuck::cast_slice(table[plane]))
-}
-
-/// A plane as vectors.
-#[inline(always)]
-fn vectors_mut<T: Real, S: Simd>(plane: &mut [T]) -> &mut [T::Vector<S>] {
-    bytemuck::cast_slice_mut(plane)
-}
-
-/// Vectors as slices.
-#[inline(always)]
-fn slices<T, const P: usize>(table: &[AVec<T>; P]) -> [&[T]; P] {
-    std::array::from_fn(|plane| &table[plane][..])
-}
-
-/// One of the vectors of each plane.
-#[inline(always)]
-fn at<V: Copy, R: std::ops::Deref<Target = [V]>, const P: usize>(planes: &[R; P], place: usize) -> [V; P] {
-    std::array::from_fn(|plane| planes[plane][place])
-}
-
 /// The machine at some samples, as [`Ratios`].
 #[derive(Debug)]
 pub struct Amplitudes<'a, T, A, const P: usize> {
-    machine: &'a Machine<'a, T, A, P>,
+    machine: &'a Rbm<'a, T, A, P>,
     changed: Changed,
     /// θ of the samples, `(planes, samples, units)`.
     theta: AVec<T>,
@@ -418,7 +184,7 @@ pub struct Amplitudes<'a, T, A, const P: usize> {
 impl<'a, T: Real, A: Algebra<P>, const P: usize> Amplitudes<'a, T, A, P> {
     /// At no samples.
     #[must_use]
-    pub fn new(machine: &'a Machine<'a, T, A, P>) -> Self {
+    pub fn new(machine: &'a Rbm<'a, T, A, P>) -> Self {
         Self { machine, changed: Changed::default(), theta: zeros(0), tanh: zeros(0) }
     }
 }
@@ -440,7 +206,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
 
     #[inline(always)]
     fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], samples: usize) {
-        let Rbm { theta, delta, units, .. } = self.machine.tables;
+        let RbmTables { theta, delta, units, .. } = self.machine.tables;
         self.changed.set(indices, samples);
         for table in [&mut self.theta, &mut self.tanh] {
             table.resize(P * samples * units, T::default());
@@ -520,5 +286,121 @@ impl<T: Real, A: Algebra<P>, const P: usize> Amplitudes<'_, T, A, P> {
             let product = A::factor(of_lanes.reduce(A::times).expect("a vector has lanes"));
             product * row.of_bias[usize::from(reversed)] * A::exponential(log_of_wide)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amplitudes::testing::{RandomRbm, flipped, log_cosh_of_complex, log_cosh_of_pair, log_cosh_of_real};
+    use crate::numbers::{Complexes, Pairs, Reals};
+    use crate::sites::Sites;
+    use crate::sites::testing::{SPIN, random_samples};
+    use proptest::prelude::*;
+    use pulp::WithSimd;
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
+    /// The ratios of `TOGETHER` samples, with some sites flipped.
+    struct Flips<'a, 'm, T, A, const P: usize> {
+        machine: &'a Rbm<'m, T, A, P>,
+        samples: &'a [Vec<LocalIndex>],
+        sites: &'a [usize],
+        opposite: &'a [bool],
+        reversed: [bool; TOGETHER],
+    }
+
+    impl<T: Real, A: Algebra<P>, const P: usize> WithSimd for Flips<'_, '_, T, A, P> {
+        type Output = [A::Factor; TOGETHER];
+
+        fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
+            let Self { machine, samples, sites, opposite, reversed } = self;
+            let mut amplitudes = Amplitudes::new(machine);
+            amplitudes.visit(simd, &samples.concat(), samples.len());
+            let mut row = Row::default();
+            amplitudes.prepare(simd, &mut row, sites, opposite);
+            amplitudes.ratios(simd, &row, TOGETHER, std::array::from_fn(|sample| sample), reversed)
+        }
+    }
+
+    /// Compares the ratios of amplitudes with those of two evaluations of ψ.
+    fn compare<T: Real, A: Algebra<P>, const P: usize>(
+        rng: &mut StdRng,
+        [sites, units]: [usize; 2],
+        scale: f64,
+        tolerance: f64,
+        log_cosh: impl Fn([f64; P]) -> Complex<f64>,
+    ) {
+        let random = RandomRbm::<T, P>::new(rng, sites, units, scale);
+        let machine = Rbm::<T, A, P>::new(random.tables(), sites).expect("tables");
+        let spins = Sites::new(sites, vec![SPIN], &[]).expect("spins");
+        let flips: Vec<usize> = (0..sites).filter(|_| rng.random()).collect();
+        let Some((first, others)) = flips.split_first() else { return };
+        let mut samples = random_samples(rng, &spins, TOGETHER);
+        // All of them agree with the first sample on the flipped sites, or are the other way on all.
+        let reversed: [bool; TOGETHER] = std::array::from_fn(|sample| samples[sample][*first] == 1);
+        let pattern: Vec<LocalIndex> = flips.iter().map(|_| rng.random_range(0..2)).collect();
+        for (sample, &reversed) in samples.iter_mut().zip(&reversed) {
+            for (&site, &index) in flips.iter().zip(&pattern) {
+                sample[site] = index ^ pattern[0] ^ LocalIndex::from(reversed);
+            }
+        }
+        let opposite: Vec<bool> = others.iter().enumerate().map(|(i, _)| pattern[i + 1] != pattern[0]).collect();
+        let ratios = Arch::new().dispatch(Flips {
+            machine: &machine,
+            samples: &samples,
+            sites: &flips,
+            opposite: &opposite,
+            reversed,
+        });
+        for (sample, ratio) in samples.iter().zip(ratios) {
+            let there = flipped(sample, flips.iter().copied());
+            let expected = (random.log_psi(&there, &log_cosh) - random.log_psi(sample, &log_cosh)).exp();
+            let found: Complex<f64> = ratio.into();
+            assert!((found - expected).norm() <= tolerance * (1.0 + expected.norm()), "{found} instead of {expected}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn ratios_are_those_of_two_evaluations(
+            shape in [1_usize..=10, 0_usize..=40],
+            scale in prop_oneof![Just(0.1_f64), Just(0.7), Just(2.0), Just(6.0)], seed: u64
+        ) {
+            let rng = &mut StdRng::seed_from_u64(seed);
+            let large = (1 + shape[1]) as f64 * scale.max(1.0);
+            compare::<f64, Reals, 1>(rng, shape, scale, 2e-12 * large, log_cosh_of_real);
+            compare::<f32, Reals, 1>(rng, shape, scale.min(2.0), 2e-5 * large, log_cosh_of_real);
+            compare::<f64, Pairs, 2>(rng, shape, scale, 2e-12 * large, log_cosh_of_pair);
+            // cosh of a complex number may be near zero.
+            compare::<f64, Complexes, 2>(rng, shape, scale.min(0.7), 4e-10 * large, log_cosh_of_complex);
+        }
+    }
+
+    #[test]
+    fn extents_are_sums_of_moduli() {
+        let deltas: Vec<f64> = (0..32).map(|unit| if unit % 2 == 0 { f64::from(unit) } else { -1.0 }).collect();
+        let mut extent = Extent::of(&deltas);
+        assert_eq!((extent.largest, extent.sum()), (30.0, 256.0));
+        // Of vectors with two numbers, each number meets every other unit.
+        assert_eq!(extent.largest_sum(2), 240.0);
+        extent.add(&Extent::of(&[5.0; 16]));
+        assert_eq!((extent.largest, extent.sum()), (35.0, 336.0));
+        assert_eq!(extent.max(&Extent::of(&[40.0; 16])).largest, 40.0);
+    }
+
+    /// One site, and no unit that matters.
+    #[test]
+    fn tables_of_the_wrong_length() {
+        let (right, one) = ([0.0; 16], [0.0; 1]);
+        let tables = RbmTables { theta: &right, delta: &right, bias: &one, units: 16 };
+        let message = |tables| Rbm::<f64, Reals, 1>::new(tables, 1).expect_err("wrong tables").to_string();
+        assert!(Rbm::<f64, Reals, 1>::new(tables, 1).is_ok());
+        assert!(message(RbmTables { units: 15, ..tables }).contains("15 hidden units"));
+        assert!(message(RbmTables { theta: &right[1..], ..tables }).contains("`theta` has 15 numbers"));
+        assert!(message(RbmTables { delta: &right[1..], ..tables }).contains("`delta` has 15 numbers"));
+        assert!(message(RbmTables { bias: &right, ..tables }).contains("`bias` has 16 numbers"));
     }
 }

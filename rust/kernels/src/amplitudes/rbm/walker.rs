@@ -1,9 +1,9 @@
 //! A machine at a configuration that moves.
 
-use super::{Extent, Machine, Rbm, at, lanes, vectors, vectors_mut, zeros};
+use super::{Extent, Rbm, RbmTables, zeros};
 use crate::amplitudes::sums::{Changed, sum_rows};
 use crate::amplitudes::{self, Odds};
-use crate::numbers::{Algebra, Planes, Real, add_signed, planes, planes_mut, sign};
+use crate::numbers::{Algebra, Planes, Real, add_signed, at, lanes, planes, planes_mut, sign, vectors, vectors_mut};
 use crate::sites::LocalIndex;
 use aligned_vec::AVec;
 use pulp::Simd;
@@ -12,7 +12,7 @@ use std::array::from_fn;
 /// After so many moves θ is summed up anew, since each adds a rounding error.
 const MOVES: usize = 256;
 
-/// A [`Machine`] at a configuration, as a [`amplitudes::Walker`].
+/// A [`Rbm`] at a configuration, as a [`amplitudes::Walker`].
 ///
 /// To flip a site is to go from tanh θ to tanh(θ + δ) = B / A, with A = cosh δ + tanh θ sinh δ and
 /// B = sinh δ + tanh θ cosh δ. The product of all |A| is the ratio of the amplitudes, but for the visible biases. Of several sites
@@ -20,7 +20,7 @@ const MOVES: usize = 256;
 /// tanh θ grow by 1 / |A|² with each move: where that has become too much it is computed anew.
 #[derive(Debug)]
 pub struct Walker<'a, T, A, const P: usize> {
-    machine: &'a Machine<'a, T, A, P>,
+    machine: &'a Rbm<'a, T, A, P>,
     changed: Changed,
     /// θ of the configuration, `(planes, units)`.
     theta: AVec<T>,
@@ -74,7 +74,7 @@ struct Flip<'a, T: Real, S: Simd, const P: usize> {
 
 impl<'a, T: Real, S: Simd, const P: usize> Flip<'a, T, S, P> {
     #[inline(always)]
-    fn new<A: Algebra<P>>(simd: S, machine: &'a Machine<'_, T, A, P>, (site, back): (usize, bool)) -> Self {
+    fn new<A: Algebra<P>>(simd: S, machine: &'a Rbm<'_, T, A, P>, (site, back): (usize, bool)) -> Self {
         let [mut cosh, mut sinh] = machine.rows(site).map(vectors::<T, S, P>);
         // All of the same length, so that the compiler knows that no place is outside.
         let len = cosh[0].len();
@@ -98,7 +98,7 @@ impl<'a, T: Real, S: Simd, const P: usize> Flip<'a, T, S, P> {
 impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
     /// At no configuration.
     #[must_use]
-    pub fn new(machine: &'a Machine<'a, T, A, P>) -> Self {
+    pub fn new(machine: &'a Rbm<'a, T, A, P>) -> Self {
         let [theta, tanh] = [(); 2].map(|()| zeros(P * machine.tables.units));
         let proposal = Proposal::default();
         Self { machine, changed: Changed::default(), theta, tanh, proposal, moves: 0, growth: 1.0 }
@@ -170,7 +170,7 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
     /// The odds by ln cosh, where A could cancel or its product overflow.
     #[cold]
     fn careful_odds(&self) -> Odds {
-        let Rbm { delta, bias, units, .. } = self.machine.tables;
+        let RbmTables { delta, bias, units, .. } = self.machine.tables;
         let logs = (0..units).map(|unit| {
             let mut changed: [f64; P] = from_fn(|plane| self.theta[plane * units + unit].into());
             let before = A::log_cosh(changed);
@@ -266,5 +266,124 @@ impl<T: Real, A: Algebra<P>, const P: usize> Walker<'_, T, A, P> {
             extent.add(&self.machine.extents[site]);
         }
         extent.largest_sum(lanes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amplitudes::Walker as _;
+    use crate::amplitudes::testing::{
+        RandomRbm, check_odds, compare_steps, flipped, log_cosh_of_complex, log_cosh_of_pair, log_cosh_of_real,
+    };
+    use crate::numbers::{Complexes, Pairs, Reals};
+    use proptest::prelude::*;
+    use pulp::{Arch, WithSimd};
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        /// Along a chain, past the move at which θ is summed up anew.
+        #[test]
+        fn odds_are_those_of_two_evaluations(
+            sites in 1_usize..=12, units in 0_usize..=40,
+            scale in prop_oneof![Just(0.1_f64), Just(0.7), Just(2.0), Just(6.0)], seed: u64
+        ) {
+            let rng = &mut StdRng::seed_from_u64(seed);
+            let start: Vec<_> = (0..sites).map(|_| rng.random_range(0..2)).collect();
+            let large = (1 + units) as f64 * scale.max(1.0);
+            // The terms of a factor may cancel, and the errors of tanh θ may grow before it is computed anew.
+            let (single, double) = (2e-5 * large, 2e-11 * large);
+            macro_rules! compare {
+                ($T:ty, $A:ty, $P:literal, $scale:expr, $tolerance:expr, $log_cosh:ident) => {{
+                    let random = RandomRbm::<$T, $P>::new(rng, sites, units, $scale);
+                    let machine = Rbm::<$T, $A, $P>::new(random.tables(), sites).expect("tables");
+                    let log_psi = |sample: &[LocalIndex]| random.log_psi(sample, $log_cosh);
+                    compare_steps(rng, &start, $tolerance, log_psi, Walker::new(&machine));
+                }};
+            }
+            compare!(f64, Reals, 1, scale, double, log_cosh_of_real);
+            compare!(f32, Reals, 1, scale.min(2.0), single, log_cosh_of_real);
+            compare!(f64, Pairs, 2, scale, double, log_cosh_of_pair);
+            compare!(f32, Pairs, 2, scale.min(2.0), single, log_cosh_of_pair);
+            // cosh of a complex number may be near zero.
+            compare!(f64, Complexes, 2, scale.min(0.7), 1e2 * double, log_cosh_of_complex);
+            compare!(f32, Complexes, 2, 0.1, 1e1 * single, log_cosh_of_complex);
+        }
+    }
+
+    /// Flips a site of each number in turn; gives θ and tanh θ then, and when they are computed anew.
+    struct Sequence<'a, 'm> {
+        machine: &'a Rbm<'m, f64, Reals, 1>,
+        start: Vec<LocalIndex>,
+        flips: usize,
+    }
+
+    impl WithSimd for Sequence<'_, '_> {
+        type Output = ([Vec<f64>; 2], [Vec<f64>; 2], usize);
+
+        fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
+            let Self { machine, start: mut indices, flips } = self;
+            let mut walker = Walker::new(machine);
+            walker.visit(simd, &indices);
+            for flip in 0..flips {
+                let site = flip % indices.len();
+                walker.odds(simd, &indices, &[site as u32]);
+                indices = flipped(&indices, [site]);
+                walker.accept(simd, &indices);
+            }
+            let mut fresh = Walker::new(machine);
+            fresh.visit(simd, &indices);
+            let numbers = |walker: &Walker<'_, f64, Reals, 1>| [walker.theta.to_vec(), walker.tanh.to_vec()];
+            (numbers(&walker), numbers(&fresh), walker.moves)
+        }
+    }
+
+    #[test]
+    fn after_flips_it_is_where_a_fresh_one_is() {
+        let rng = &mut StdRng::seed_from_u64(3);
+        let random = RandomRbm::<f64, 1>::new(rng, 7, 20, 0.3);
+        let machine = Rbm::<f64, Reals, 1>::new(random.tables(), 7).expect("tables");
+        for (flips, moves) in [(0, 0), (1, 1), (6, 6), (255, 255), (256, 0), (300, 44)] {
+            let start = vec![0, 1, 1, 0, 1, 0, 0];
+            let (walked, fresh, counted) = Arch::new().dispatch(Sequence { machine: &machine, start, flips });
+            assert_eq!(counted, moves, "moves since θ was summed up");
+            for (walked, fresh) in walked.iter().flatten().zip(fresh.iter().flatten()) {
+                assert!((walked - fresh).abs() < 1e-12, "{walked} instead of {fresh} after {flips} flips");
+            }
+        }
+    }
+
+    /// Proposes moves from one configuration without accepting any.
+    struct Proposals<'a, 'm, F> {
+        machine: &'a Rbm<'m, f64, Reals, 1>,
+        start: Vec<LocalIndex>,
+        log_psi: F,
+    }
+
+    impl<F: Fn(&[LocalIndex]) -> f64> WithSimd for Proposals<'_, '_, F> {
+        type Output = ();
+
+        fn with_simd<S: Simd>(self, simd: S) {
+            let Self { machine, start, log_psi } = self;
+            let mut walker = Walker::new(machine);
+            walker.visit(simd, &start);
+            for number in 1..1_usize << start.len() {
+                let sites = (0..start.len()).filter(|site| number >> site & 1 == 1);
+                let there = flipped(&start, sites.clone());
+                let odds = walker.odds(simd, &start, &sites.map(|site| site as u32).collect::<Vec<_>>());
+                check_odds(odds, log_psi(&there) - log_psi(&start), 1e-12);
+            }
+        }
+    }
+
+    #[test]
+    fn proposals_that_are_not_accepted_leave_no_trace() {
+        let random = RandomRbm::<f64, 1>::new(&mut StdRng::seed_from_u64(4), 5, 9, 0.5);
+        let machine = Rbm::<f64, Reals, 1>::new(random.tables(), 5).expect("tables");
+        let log_psi = |sample: &[LocalIndex]| random.log_psi(sample, log_cosh_of_real).re;
+        Arch::new().dispatch(Proposals { machine: &machine, start: vec![0, 1, 1, 0, 1], log_psi });
     }
 }

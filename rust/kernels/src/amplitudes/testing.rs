@@ -1,0 +1,225 @@
+//! Amplitudes with random numbers, evaluated by their definition, for tests.
+
+use crate::amplitudes::jastrow::JastrowTables;
+use crate::amplitudes::rbm::RbmTables;
+use crate::amplitudes::{Odds, Walker};
+use crate::numbers::{MULTIPLE, Real, complex};
+use crate::sites::LocalIndex;
+use num_complex::Complex;
+use pulp::{Arch, Simd, WithSimd};
+use rand::RngExt;
+use rand::rngs::StdRng;
+use std::array::from_fn;
+
+/// Checks what a walker says against the logarithm of the ratio of the moduli.
+pub(crate) fn check_odds(odds: Odds, expected: f64, allowed: f64) {
+    match odds {
+        Odds::Log(log) => assert!((log - expected).abs() <= allowed, "{log} {expected}"),
+        Odds::Squared(square) => {
+            let ratio = (square / (2.0 * expected).exp()).ln();
+            assert!(ratio.abs() <= 2.0 * allowed, "{square} {expected}: {ratio} of {allowed}");
+        }
+    }
+}
+
+/// A configuration with some sites flipped.
+pub(crate) fn flipped(indices: &[LocalIndex], sites: impl IntoIterator<Item = usize>) -> Vec<LocalIndex> {
+    let mut there = indices.to_vec();
+    for site in sites {
+        there[site] ^= 1;
+    }
+    there
+}
+
+/// Moves at random: the odds of each are compared with what `log_psi` says.
+struct Steps<'a, W, F> {
+    walker: W,
+    rng: &'a mut StdRng,
+    indices: Vec<LocalIndex>,
+    tolerance: f64,
+    log_psi: F,
+}
+
+impl<W: Walker, F: Fn(&[LocalIndex]) -> Complex<f64>> WithSimd for Steps<'_, W, F> {
+    type Output = ();
+
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { mut walker, rng, mut indices, tolerance, log_psi } = self;
+        walker.visit(simd, &indices);
+        let mut log_here = log_psi(&indices).re;
+        // So many that everything is summed up anew.
+        for _ in 0..600 {
+            let mut sites: Vec<u32> = Vec::new();
+            for _ in 0..rng.random_range(1..=4) {
+                let site = rng.random_range(0..indices.len() as u32);
+                if !sites.contains(&site) {
+                    sites.push(site);
+                }
+            }
+            let odds = walker.odds(simd, &indices, &sites);
+            let there = flipped(&indices, sites.iter().map(|&site| site as usize));
+            let log_there = log_psi(&there).re;
+            let expected = log_there - log_here;
+            let allowed = tolerance * (1.0 + log_here.abs() + log_there.abs());
+            check_odds(odds, expected, allowed);
+            // Where ψ is nearly 0 no chain goes, and all errors are large.
+            if rng.random::<f64>() < (2.0 * expected).exp().max(0.1) && expected > -30.0 {
+                (indices, log_here) = (there, log_there);
+                walker.accept(simd, &indices);
+            }
+        }
+    }
+}
+
+/// Compares a walker with the definition along a chain of moves.
+pub(crate) fn compare_steps<W: Walker>(
+    rng: &mut StdRng,
+    start: &[LocalIndex],
+    tolerance: f64,
+    log_psi: impl Fn(&[LocalIndex]) -> Complex<f64>,
+    walker: W,
+) {
+    Arch::new().dispatch(Steps { walker, rng, indices: start.to_vec(), tolerance, log_psi });
+}
+
+/// The value of a spin's local state.
+pub(crate) fn value(index: LocalIndex) -> f64 {
+    1.0 - 2.0 * f64::from(index)
+}
+
+/// ln cosh of a complex number.
+pub(crate) fn log_cosh(z: Complex<f64>) -> Complex<f64> {
+    let z = if z.re < 0.0 { -z } else { z };
+    z + ((1.0 + (-2.0 * z).exp()) / 2.0).ln()
+}
+
+/// `(planes, ...)` of what `number` gives for each place.
+fn planes<T: Real, const P: usize>(len: usize, number: impl Fn(usize) -> [f64; P]) -> Vec<T> {
+    (0..P)
+        .flat_map(|plane| (0..len).map(move |place| (plane, place)))
+        .map(|(plane, place)| T::nearest(number(place)[plane]))
+        .collect()
+}
+
+/// Numbers around 0 that `T` holds.
+fn random<T: Real, const P: usize>(rng: &mut StdRng, len: usize, scale: f64) -> Vec<[f64; P]> {
+    (0..len).map(|_| from_fn(|_| T::nearest(rng.random_range(-scale..scale)).into())).collect()
+}
+
+fn sum<const P: usize>(numbers: impl Iterator<Item = [f64; P]>) -> [f64; P] {
+    numbers.fold([0.0; P], |sum, number| from_fn(|plane| sum[plane] + number[plane]))
+}
+
+/// ln cosh by definition, of the numbers of a machine whose planes are real, complex, or two real ones.
+pub(crate) fn log_cosh_of_real([x]: [f64; 1]) -> Complex<f64> {
+    log_cosh(x.into())
+}
+
+/// As [`log_cosh_of_real`].
+pub(crate) fn log_cosh_of_complex([x, y]: [f64; 2]) -> Complex<f64> {
+    log_cosh(Complex::new(x, y))
+}
+
+/// As [`log_cosh_of_real`].
+pub(crate) fn log_cosh_of_pair([x, y]: [f64; 2]) -> Complex<f64> {
+    Complex::new(log_cosh(x.into()).re, log_cosh(y.into()).re)
+}
+
+/// A restricted Boltzmann machine.
+pub(crate) struct RandomRbm<T, const P: usize> {
+    units: usize,
+    weights: Vec<[f64; P]>,
+    hidden_bias: Vec<[f64; P]>,
+    visible_bias: Vec<[f64; P]>,
+    /// The tables of the kernel, and the length of their rows.
+    theta: Vec<T>,
+    delta: Vec<T>,
+    bias: Vec<T>,
+    padded: usize,
+}
+
+impl<T: Real, const P: usize> RandomRbm<T, P> {
+    pub(crate) fn new(rng: &mut StdRng, sites: usize, units: usize, scale: f64) -> Self {
+        let weights = random::<T, P>(rng, sites * units, scale);
+        let (hidden_bias, visible_bias) = (random::<T, P>(rng, units, scale), random::<T, P>(rng, sites, scale));
+        let [theta, delta, bias] = [const { Vec::new() }; 3];
+        let padded = units.next_multiple_of(MULTIPLE);
+        let mut machine = Self { units, weights, hidden_bias, visible_bias, theta, delta, bias, padded };
+        // Units that there are not have θ = δ = 0.
+        let of_unit = |place: usize, number: &dyn Fn(usize, usize) -> [f64; P]| {
+            if place % padded < units { number(place / padded, place % padded) } else { [0.0; P] }
+        };
+        let first = vec![0; sites];
+        let theta = planes(padded, |place| of_unit(place, &|_, unit| machine.theta_of(&first, unit)));
+        let delta = planes(sites * padded, |place| {
+            of_unit(place, &|site, unit| machine.weights[site * units + unit].map(|w| -2.0 * w))
+        });
+        let bias = planes(sites, |site| machine.visible_bias[site].map(|a| -2.0 * a));
+        (machine.theta, machine.delta, machine.bias) = (theta, delta, bias);
+        machine
+    }
+
+    pub(crate) fn tables(&self) -> RbmTables<'_, T> {
+        RbmTables { theta: &self.theta, delta: &self.delta, bias: &self.bias, units: self.padded }
+    }
+
+    /// θ of a hidden unit, by definition.
+    pub(crate) fn theta_of(&self, sample: &[LocalIndex], unit: usize) -> [f64; P] {
+        let weight = |site: usize| self.weights[site * self.units + unit];
+        let of_sites = sample.iter().enumerate().map(|(site, &s)| weight(site).map(|w| w * value(s)));
+        sum(of_sites.chain([self.hidden_bias[unit]]))
+    }
+
+    /// ln ψ, by definition.
+    pub(crate) fn log_psi(&self, sample: &[LocalIndex], log_cosh: impl Fn([f64; P]) -> Complex<f64>) -> Complex<f64> {
+        let visible = sum(sample.iter().zip(&self.visible_bias).map(|(&s, a)| a.map(|a| a * value(s))));
+        complex(visible) + (0..self.units).map(|unit| log_cosh(self.theta_of(sample, unit))).sum::<Complex<f64>>()
+    }
+}
+
+/// A Jastrow amplitude.
+pub(crate) struct RandomJastrow<T, const P: usize> {
+    sites: usize,
+    /// The matrix, of which the lower part counts.
+    matrix: Vec<[f64; P]>,
+    /// The tables of the kernel, and the length of their rows.
+    fields: Vec<T>,
+    pairs: Vec<T>,
+    columns: usize,
+}
+
+impl<T: Real, const P: usize> RandomJastrow<T, P> {
+    pub(crate) fn new(rng: &mut StdRng, sites: usize, scale: f64) -> Self {
+        let matrix = random::<T, P>(rng, sites * sites, scale);
+        let columns = sites.next_multiple_of(MULTIPLE);
+        let mut amplitude = Self { sites, matrix, fields: Vec::new(), pairs: Vec::new(), columns };
+        let of_column = |place: usize, number: &dyn Fn(usize, usize) -> [f64; P]| {
+            if place % columns < sites { number(place / columns, place % columns) } else { [0.0; P] }
+        };
+        let field = |i: usize| sum((0..sites).map(|j| amplitude.pair(i, j).map(|w| -2.0 * w)));
+        let fields = planes(columns, |place| of_column(place, &|_, i| field(i)));
+        let pairs = planes(sites * columns, |place| of_column(place, &|i, j| amplitude.pair(i, j).map(|w| 4.0 * w)));
+        (amplitude.fields, amplitude.pairs) = (fields, pairs);
+        amplitude
+    }
+
+    fn pair(&self, i: usize, j: usize) -> [f64; P] {
+        if i == j { [0.0; P] } else { self.matrix[i.max(j) * self.sites + i.min(j)] }
+    }
+
+    pub(crate) fn tables(&self) -> JastrowTables<'_, T> {
+        JastrowTables { fields: &self.fields, pairs: &self.pairs, columns: self.columns }
+    }
+
+    /// Those of the modulus, which depends on the real parts.
+    pub(crate) fn tables_of_modulus(&self) -> JastrowTables<'_, T> {
+        let Self { fields, pairs, columns, .. } = self;
+        JastrowTables { fields: &fields[..*columns], pairs: &pairs[..self.sites * columns], columns: *columns }
+    }
+
+    /// ln ψ, by definition.
+    pub(crate) fn log_psi(&self, sample: &[LocalIndex]) -> Complex<f64> {
+        let pairs = (0..self.sites).flat_map(|i| (0..i).map(move |j| (i, j)));
+        complex(sum(pairs.map(|(i, j)| self.pair(i, j).map(|w| w * value(sample[i]) * value(sample[j])))))
+    }
+}

@@ -1,0 +1,137 @@
+//! Real numbers, and vectors of them as the processor has them.
+
+use crate::numbers::Functions;
+use bytemuck::Pod;
+use pulp::Simd;
+use std::fmt::Debug;
+use std::ops::Neg;
+
+/// The rows of tables have a multiple of so many numbers: as many as there are in the longest vector.
+pub const MULTIPLE: usize = 16;
+
+/// Real numbers that tables consist of.
+pub trait Real: Functions + Pod + Default + PartialEq + Neg<Output = Self> + Debug + Into<f64> + Send + Sync {
+    /// As many as a register of the processor holds.
+    type Vector<S: Simd>: Pod + Debug;
+
+    /// 1.
+    const ONE: Self;
+
+    /// Up to this |Re δ| the terms of a factor cancel by no more than the tolerance allows.
+    const NARROW: f64;
+
+    /// Up to this Σ |Re δ| no product overflows.
+    const RANGE: f64;
+
+    /// The errors of tanh θ may grow so much before it is computed anew.
+    const GROWTH: f64;
+
+    /// The nearest number.
+    #[must_use]
+    fn nearest(number: f64) -> Self;
+
+    /// `number` in all places.
+    fn splat<S: Simd>(simd: S, number: Self) -> Self::Vector<S>;
+
+    /// `a + b`.
+    fn plus<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// `a * b`.
+    fn times<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// `a * b + c`, in one instruction where there is one.
+    fn times_plus<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>, c: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// `a / b`.
+    fn over<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// The lesser one of `a` and `b`.
+    fn lesser<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// `-a`.
+    fn negated<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// `a` with the other sign where `signs` has one. It takes no time from multiplications.
+    fn signed<S: Simd>(simd: S, a: Self::Vector<S>, signs: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// The product of the numbers of a vector.
+    fn product_of_lanes<S: Simd>(simd: S, a: Self::Vector<S>) -> Self;
+
+    /// The least one of them.
+    fn least_of_lanes<S: Simd>(simd: S, a: Self::Vector<S>) -> Self;
+}
+
+macro_rules! reals {
+    ($($t:ident, $vector:ident, $splat:ident, $add:ident, $mul:ident, $mul_add:ident, $div:ident, $min:ident, $neg:ident, $xor:ident, $product:ident, $least:ident: $narrow:literal, $range:literal, $growth:literal;)+) => {$(
+        impl Real for $t {
+            type Vector<S: Simd> = S::$vector;
+
+            const ONE: Self = 1.0;
+            const NARROW: f64 = $narrow;
+            const RANGE: f64 = $range;
+            const GROWTH: f64 = $growth;
+
+            #[allow(clippy::cast_possible_truncation, reason = "the nearest number is wanted")]
+            fn nearest(number: f64) -> Self {
+                number as Self
+            }
+
+            #[inline(always)]
+            fn splat<S: Simd>(simd: S, number: Self) -> S::$vector {
+                simd.$splat(number)
+            }
+
+            #[inline(always)]
+            fn plus<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$add(a, b)
+            }
+
+            #[inline(always)]
+            fn times<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$mul(a, b)
+            }
+
+            #[inline(always)]
+            fn times_plus<S: Simd>(simd: S, a: S::$vector, b: S::$vector, c: S::$vector) -> S::$vector {
+                simd.$mul_add(a, b, c)
+            }
+
+            #[inline(always)]
+            fn over<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$div(a, b)
+            }
+
+            #[inline(always)]
+            fn lesser<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$min(a, b)
+            }
+
+            #[inline(always)]
+            fn negated<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
+                simd.$neg(a)
+            }
+
+            #[inline(always)]
+            fn signed<S: Simd>(simd: S, a: S::$vector, signs: S::$vector) -> S::$vector {
+                simd.$xor(a, signs)
+            }
+
+            #[inline(always)]
+            fn product_of_lanes<S: Simd>(simd: S, a: S::$vector) -> Self {
+                simd.$product(a)
+            }
+
+            #[inline(always)]
+            fn least_of_lanes<S: Simd>(simd: S, a: S::$vector) -> Self {
+                simd.$least(a)
+            }
+        }
+    )+};
+}
+
+reals! {
+    f32, f32s, splat_f32s, add_f32s, mul_f32s, mul_add_e_f32s,
+        div_f32s, min_f32s, neg_f32s, xor_f32s, reduce_product_f32s, reduce_min_f32s: 2.5, 70.0, 4.0;
+    f64, f64s, splat_f64s, add_f64s, mul_f64s, mul_add_e_f64s,
+        div_f64s, min_f64s, neg_f64s, xor_f64s, reduce_product_f64s, reduce_min_f64s: 5.0, 600.0, 100.0;
+}
