@@ -5,32 +5,28 @@
 
 use pyo3::prelude::*;
 
-mod crash;
-mod deadline;
 mod handlers;
-mod limits;
-mod memory;
 mod mpi;
-mod peers;
+mod process;
 
 /// The compiled half of Ferroket.
 #[pymodule]
 mod _lib {
     #[pymodule_export]
-    use super::crash::announce_crashes;
-    #[pymodule_export]
-    use super::deadline::Deadline;
-    #[pymodule_export]
     use super::handlers::ffi_handlers;
-    #[pymodule_export]
-    use super::limits::fma_rate;
-    #[pymodule_export]
-    use super::memory::keep_freed_memory;
     #[pymodule_export]
     use super::mpi::{
         Launcher, Mpi, MpiLibrary, announce_group, attach_mpi, detect_launcher, exit_now, find_mpi,
         is_trampoline_attached, launcher_console, mpi_calls, set_yielding, unannounced_groups,
     };
     #[pymodule_export]
-    use super::peers::{Beacon, Found, find_ranks, oom_kills, watch_ranks, who_killed};
+    use super::process::crash::announce_crashes;
+    #[pymodule_export]
+    use super::process::deadline::Deadline;
+    #[pymodule_export]
+    use super::process::limits::fma_rate;
+    #[pymodule_export]
+    use super::process::memory::keep_freed_memory;
+    #[pymodule_export]
+    use super::process::peers::{Beacon, Found, find_ranks, oom_kills, watch_ranks, who_killed};
 }

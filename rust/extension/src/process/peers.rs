@@ -115,7 +115,7 @@ mod imp {
     use std::time::{Duration, Instant};
 
     use super::{State, who_killed};
-    use crate::crash::CRASHES;
+    use crate::process::crash::CRASHES;
 
     /// How long a launcher may take to end the other ranks of a job that has lost one.
     const LAUNCHERS_TURN: Duration = Duration::from_secs(3);

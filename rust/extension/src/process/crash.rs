@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use pyo3::prelude::*;
 
-use crate::peers;
+use super::peers;
 
 /// The signals of a crash, and what they mean to a user.
 pub(crate) const CRASHES: [(c_int, &str); 5] = [
