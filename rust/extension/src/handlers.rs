@@ -1,36 +1,9 @@
-//! The FFI handlers that Python registers with JAX, one module a family of operators.
+//! The FFI handlers that Python registers with JAX.
 
+use ferroket_handlers::HANDLERS;
 use ferroket_xla_ffi::raw::Handler;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-
-mod amplitudes;
-mod blocks;
-mod compact;
-mod configurations;
-mod count;
-mod dispatch;
-mod distinct;
-mod forms;
-mod ising;
-mod local_values;
-mod metropolis;
-mod padded;
-
-const HANDLERS: [(&str, Handler); 12] = [
-    ("ferroket_chains_jastrow", metropolis::jastrow),
-    ("ferroket_chains_rbm", metropolis::rbm),
-    ("ferroket_distinct_rows", distinct::distinct_rows),
-    ("ferroket_ising", ising::connected_elements),
-    ("ferroket_terms", padded::terms),
-    ("ferroket_terms_compact", compact::terms),
-    ("ferroket_terms_count", count::terms),
-    ("ferroket_terms_jastrow", local_values::jastrow),
-    ("ferroket_terms_rbm", local_values::rbm),
-    ("ferroket_tables", padded::tables),
-    ("ferroket_tables_compact", compact::tables),
-    ("ferroket_tables_count", count::tables),
-];
 
 /// The handlers by name, each a capsule as `jax.ffi.register_ffi_target` takes it.
 #[pyfunction]

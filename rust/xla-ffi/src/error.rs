@@ -9,21 +9,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The call has another number of arguments or results than the handler is made for.
-    #[error(
-        "expected {expected_args} arguments and {expected_results} results, \
-         but the call has {args} arguments and {results} results"
-    )]
-    Counts {
-        /// Arguments in the call.
-        args: usize,
-        /// Results in the call.
-        results: usize,
-        /// Arguments that the handler takes.
-        expected_args: usize,
-        /// Results that the handler gives.
-        expected_results: usize,
-    },
     /// The call has no argument or result with that index.
     #[error("{kind} {index} '{name}' is missing: the call has {count}")]
     Missing {
@@ -35,6 +20,16 @@ pub enum Error {
         name: &'static str,
         /// How many there are.
         count: usize,
+    },
+    /// The call has more arguments or results than the handler takes.
+    #[error("the call has {count} {kind}s, but the handler takes {taken}")]
+    LeftOver {
+        /// `argument` or `result`.
+        kind: &'static str,
+        /// How many the call has.
+        count: usize,
+        /// How many the handler takes.
+        taken: usize,
     },
     /// A result was asked for a second time; two mutable views of it would overlap.
     #[error("result {index} '{name}' was handed out before")]
@@ -196,12 +191,12 @@ impl From<&str> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Call, Threads};
+    use crate::testing::{TestFrame, Threads};
 
     #[test]
     fn messages_name_what_was_found_and_what_was_expected() {
-        let error = Error::Counts { args: 1, results: 2, expected_args: 3, expected_results: 4 };
-        assert_eq!(error.to_string(), "expected 3 arguments and 4 results, but the call has 1 arguments and 2 results");
+        let error = Error::LeftOver { kind: "argument", count: 3, taken: 2 };
+        assert_eq!(error.to_string(), "the call has 3 arguments, but the handler takes 2");
         let error = Error::Dtype { name: "x", found: DataType::I8, expected: DataType::F64 };
         assert_eq!(error.to_string(), "'x' has dtype int8, expected float64");
         let error = Error::Dims { name: "x", found: vec![2, 3], expected: vec![] };
@@ -245,7 +240,7 @@ mod tests {
 
     #[test]
     fn zero_bytes_do_not_cut_the_message() {
-        let failure = Call::new(Threads::None).run(|_| Err(Error::invalid("a\0b"))).unwrap_err();
+        let failure = TestFrame::new(Threads::None).run(|_| Err(Error::invalid("a\0b"))).unwrap_err();
         assert_eq!((failure.code, failure.message.as_str()), (3, "a\u{fffd}b"));
     }
 }

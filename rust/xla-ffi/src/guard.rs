@@ -98,12 +98,11 @@ macro_rules! handler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Call, Failure, Threads, destroyed_errors};
+    use crate::testing::{Failure, TestFrame, Threads, destroyed_errors};
 
     fn double(frame: &Frame) -> Result<(), Error> {
-        frame.expect_counts(1, 1)?;
-        let x = frame.arg(0, "x")?.typed::<i32>()?;
-        let mut y = frame.result(0, "y")?.typed::<i32>()?;
+        let x = frame.arguments().typed::<i32>("x")?;
+        let mut y = frame.results().typed::<i32>("y")?;
         y.expect_dims(x.dims())?;
         for (y, x) in y.as_mut_slice().iter_mut().zip(x.as_slice()) {
             *y = 2 * x;
@@ -136,7 +135,7 @@ mod tests {
             kind: 99,
             next: (&raw mut extension).cast(),
         };
-        let mut call = Call::new(Threads::None);
+        let mut call = TestFrame::new(Threads::None);
         call.frame_mut().extension_start = &raw mut other;
         call.frame_mut().ctx = ptr::null_mut();
         let outcome = call.execute(handler);
@@ -165,14 +164,14 @@ mod tests {
 
     #[test]
     fn success_is_null_and_the_results_are_there() {
-        let mut call = Call::new(Threads::None).arg(&[1, 2, 3], &[3]).result::<i32>(&[3]);
+        let mut call = TestFrame::new(Threads::None).arg(&[1, 2, 3], &[3]).result::<i32>(&[3]);
         assert_eq!(call.execute(double_handler), Ok(()));
         assert_eq!(call.read::<i32>(0), [2, 4, 6]);
     }
 
     #[test]
     fn a_frame_of_the_oldest_size_is_enough_and_a_shorter_one_is_refused() {
-        let mut call = Call::new(Threads::None).arg(&[21], &[]).result::<i32>(&[]);
+        let mut call = TestFrame::new(Threads::None).arg(&[21], &[]).result::<i32>(&[]);
         call.frame_mut().struct_size = 168;
         assert_eq!(call.execute(double_handler), Ok(()));
         assert_eq!(call.read::<i32>(0), [42]);
@@ -184,7 +183,7 @@ mod tests {
     #[test]
     fn earlier_stages_do_nothing() {
         for stage in 0..3 {
-            let mut call = Call::new(Threads::None);
+            let mut call = TestFrame::new(Threads::None);
             call.frame_mut().stage = stage;
             assert_eq!(call.run(|_| panic!("must not run in stage {stage}")), Ok(()));
         }
@@ -192,7 +191,7 @@ mod tests {
 
     #[test]
     fn errors_carry_code_and_message() {
-        let mut call = Call::new(Threads::None).arg(&[1.0_f32], &[1]).result::<i32>(&[1]);
+        let mut call = TestFrame::new(Threads::None).arg(&[1.0_f32], &[1]).result::<i32>(&[1]);
         let failure = call.execute(double_handler).unwrap_err();
         assert_eq!(failure, Failure { code: 3, message: "'x' has dtype float32, expected int32".into() });
         let before = destroyed_errors();
@@ -203,9 +202,9 @@ mod tests {
 
     #[test]
     fn panics_do_not_unwind_into_the_runtime() {
-        let failure = Call::new(Threads::None).run(|_| panic!("site {} of {}", 5, 4)).unwrap_err();
+        let failure = TestFrame::new(Threads::None).run(|_| panic!("site {} of {}", 5, 4)).unwrap_err();
         assert_eq!(failure, Failure { code: 13, message: "the handler panicked: site 5 of 4".into() });
-        let failure = Call::new(Threads::None).run(|_| std::panic::panic_any(3)).unwrap_err();
+        let failure = TestFrame::new(Threads::None).run(|_| std::panic::panic_any(3)).unwrap_err();
         assert_eq!(failure.message, "the handler panicked: unknown reason");
     }
 }

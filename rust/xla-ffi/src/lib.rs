@@ -6,10 +6,12 @@
 //!
 //! /// Multiplies a vector by the attribute `factor`.
 //! fn scale(frame: &Frame) -> Result<(), Error> {
-//!     frame.expect_counts(1, 1)?;
 //!     let factor = frame.attr_f64("factor")?;
-//!     let x = frame.arg(0, "x")?.typed::<f64>()?;
-//!     let mut y = frame.result(0, "y")?.typed::<f64>()?;
+//!     let (mut args, mut results) = (frame.arguments(), frame.results());
+//!     let x = args.typed::<f64>("x")?;
+//!     args.finish()?;
+//!     let mut y = results.typed::<f64>("y")?;
+//!     results.finish()?;
 //!     y.expect_dims(x.dims())?;
 //!     for (y, x) in y.as_mut_slice().iter_mut().zip(x.as_slice()) {
 //!         *y = factor * x;
@@ -32,7 +34,9 @@
 
 pub mod raw;
 
+mod attributes;
 mod buffer;
+mod cursor;
 mod dtype;
 mod error;
 mod frame;
@@ -45,6 +49,7 @@ mod pool;
 pub mod testing;
 
 pub use buffer::{AnyBuffer, AnyBufferMut, Buffer, BufferMut, Shape};
+pub use cursor::{Arguments, Results};
 pub use dtype::{DataType, Element, Pred};
 pub use error::Error;
 pub use frame::Frame;

@@ -30,12 +30,12 @@ impl<T: Element> BufferMut<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Call, Threads};
+    use crate::testing::{TestFrame, Threads};
 
     #[test]
     fn advice_leaves_the_elements_alone() {
         for len in [0, 10, 1 << 20] {
-            let mut call = Call::new(Threads::None).result::<f64>(&[len]);
+            let mut call = TestFrame::new(Threads::None).result::<f64>(&[len]);
             let outcome = call.run(|frame| {
                 let mut result = frame.result(0, "result")?.typed::<f64>()?;
                 result.as_mut_slice().fill(1.5);

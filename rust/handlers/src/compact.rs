@@ -1,9 +1,10 @@
 //! Connected elements in the compact form: those that are not zero, one after the other, as many as there is room for.
 
-use super::blocks::{block_len, min_evaluated, min_written};
-use super::configurations::{Configurations, Connected, configurations};
-use super::dispatch::{FirstError, with_number_type};
-use super::forms::{FormArguments, MatrixArguments, Operator, TermArguments, vector};
+use crate::blocks::{block_len, min_evaluated, min_written};
+use crate::configurations::{Configurations, Connected, configurations};
+use crate::dtypes::with_number_type;
+use crate::errors::FirstError;
+use crate::operators::{FormTables, MatricesOf, Operator, TermsOf};
 use ferroket_kernels::connected::{Elements, Form, Part};
 use ferroket_kernels::numbers::MatrixElement;
 use ferroket_kernels::sites::LocalIndex;
@@ -18,33 +19,35 @@ handler! {
     /// The cursor, a sample and an element among those of the sample that are not zero, says where to begin, and then
     /// which element comes next: sample Ns if there is none. Rows that are not used have the first local states,
     /// matrix element 0 and sample Ns.
-    pub(super) fn terms = call::<TermArguments>
+    pub(crate) fn terms = call::<TermsOf>
 }
 
 handler! {
     /// As [`terms`], with the tables of the other form.
-    pub(super) fn tables = call::<MatrixArguments>
+    pub(crate) fn matrices = call::<MatricesOf>
 }
 
-fn call<F: FormArguments>(frame: &Frame) -> Result<(), Error> {
-    frame.expect_counts(Operator::<F>::ARGUMENTS + 1, 4)?;
-    let x = frame.arg(0, "x")?;
-    let &[start_sample, start_element] = vector::<i32>(frame, Operator::<F>::ARGUMENTS, "cursor")? else {
+fn call<F: FormTables>(frame: &Frame) -> Result<(), Error> {
+    let part = if frame.attr_bool("off_diagonal_only")? { Part::OffDiagonal } else { Part::All };
+    let (mut args, mut results) = (frame.arguments(), frame.results());
+    let x = args.any("x")?;
+    x.expect_rank(2)?;
+    let (samples, n_sites) = (x.dims()[0], x.dims()[1]);
+    let Operator { sites, form, values } = Operator::<F>::read(frame, &mut args, n_sites)?;
+    let &[start_sample, start_element] = args.vector::<i32>("cursor")? else {
         return Err(Error::invalid("the cursor must be two numbers, a sample and an element"));
     };
-    let (xp, mels) = (frame.result(0, "xp")?, frame.result(1, "mels")?);
-    let sample_of = frame.result(2, "sample")?.typed::<i32>()?;
-    let cursor = frame.result(3, "cursor")?.typed::<i32>()?;
-    x.expect_rank(2)?;
-    let (samples, sites) = (x.dims()[0], x.dims()[1]);
+    args.finish()?;
+    let (xp, mels) = (results.any("xp")?, results.any("mels")?);
+    let sample_of = results.typed::<i32>("sample")?;
+    let cursor = results.typed::<i32>("cursor")?;
+    results.finish()?;
     mels.expect_rank(1)?;
     let room = mels.len();
-    xp.expect_dims(&[room, sites])?;
+    xp.expect_dims(&[room, n_sites])?;
     sample_of.expect_dims(&[room])?;
     cursor.expect_dims(&[2])?;
 
-    let part = if frame.attr_bool("off_diagonal_only")? { Part::OffDiagonal } else { Part::All };
-    let Operator { sites, form, values } = Operator::<F>::parse(frame, sites)?;
     let (configurations, xp) = configurations(&sites, x, Some(xp))?;
     let sweep = Sweep { form: &form, samples, part, configurations };
     let start = Cursor::new(start_sample, start_element, samples)?;
@@ -225,4 +228,125 @@ struct Found<C, T> {
     counts: Vec<u32>,
     changes: Vec<C>,
     mels: Vec<T>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, POOLS, arguments};
+    use ferroket_xla_ffi::testing::{TestFrame, Threads};
+
+    fn at(sample: usize, element: usize) -> Cursor {
+        Cursor { sample, element }
+    }
+
+    fn place(cursor: Cursor) -> (usize, usize) {
+        (cursor.sample, cursor.element)
+    }
+
+    #[test]
+    fn cursors_are_at_samples_or_at_the_end() {
+        assert_eq!(Cursor::new(2, 5, 3).map(place), Ok((2, 5)));
+        assert_eq!(Cursor::new(3, 0, 3).map(place), Ok((3, 0)));
+        for (sample, element) in [(3, 1), (4, 0), (-1, 0), (0, -1)] {
+            let error = Cursor::new(sample, element, 3).err().expect("no place").to_string();
+            assert_eq!(
+                error,
+                format!("the cursor is at element {element} of sample {sample}, but there are 3 samples")
+            );
+        }
+    }
+
+    #[test]
+    fn what_there_is_room_for() {
+        // Samples 7, 8 and 9 with 2, 0 and 3 elements, in rows of 4 places.
+        let select = |start, rows| Selection::new(start, &[2, 0, 3], 4, rows);
+        let all = select(at(7, 0), 10..15).expect("a place");
+        assert_eq!((all.of_sample, all.first_row), (vec![0..2, 4..4, 8..11], vec![10, 12, 12, 15]));
+        assert!(all.next.is_none());
+        let some = select(at(7, 1), 0..3).expect("a place");
+        assert_eq!((some.of_sample, some.first_row), (vec![1..2, 4..4, 8..10], vec![0, 1, 1, 3]));
+        assert_eq!(some.next.map(place), Some((9, 2)));
+        // Sample 8 has nothing that there could be no room for.
+        let full = select(at(7, 0), 0..2).expect("a place");
+        assert_eq!((full.of_sample, full.next.map(place)), (vec![0..2, 4..4, 8..8], Some((9, 0))));
+        let none = select(at(7, 0), 5..5).expect("a place");
+        assert_eq!((&none.of_sample[..], none.next.map(place)), (&[Range { start: 0, end: 0 }][..], Some((7, 0))));
+        let beyond = select(at(7, 3), 0..9).err().expect("no place").to_string();
+        assert_eq!(beyond, "the cursor is at element 3 of sample 7, which has 2 elements that are not zero");
+    }
+
+    fn with_results(frame: TestFrame, cursor: [i32; 2], room: usize, off_diagonal_only: bool) -> TestFrame {
+        let frame = frame.arg(&cursor, &[2]).attr_bool("off_diagonal_only", off_diagonal_only);
+        frame.result::<i8>(&[room, 2]).result::<f32>(&[room]).result::<i32>(&[room]).result::<i32>(&[2])
+    }
+
+    #[test]
+    fn elements_from_a_cursor_on() {
+        for threads in POOLS {
+            let mut frames = [
+                (terms as ferroket_xla_ffi::raw::Handler, with_results(arguments().frame(threads), [1, 1], 4, false)),
+                (matrices, with_results(testing::matrices(threads), [1, 1], 4, false)),
+            ];
+            for (handler, frame) in &mut frames {
+                assert_eq!(frame.execute(*handler), Ok(()));
+                assert_eq!(frame.read::<i8>(0), [1, 1, 1, 1, 1, 0, 0, 0]);
+                assert_eq!(frame.read::<f32>(1), [2.0, -0.5, 2.0, 0.0]);
+                assert_eq!(frame.read::<i32>(2), [1, 2, 2, 3]);
+                assert_eq!(frame.read::<i32>(3), [3, 0]);
+            }
+        }
+    }
+
+    /// However much room there is, page after page gives what one page with room for all does.
+    #[test]
+    fn pages_follow_each_other() {
+        let mut many = arguments();
+        many.x = (0..500).flat_map(|sample| [i8::from(sample % 3 != 1), i8::from(sample % 7 < 3)]).collect();
+        for (off_diagonal_only, total) in [(false, 833), (true, 333)] {
+            let page = |cursor: [i32; 2], room: usize| {
+                let mut frame = with_results(many.frame(Threads::Real(3)), cursor, room, off_diagonal_only);
+                assert_eq!(frame.execute(terms), Ok(()));
+                let used = frame.read::<i32>(2).iter().filter(|&&sample| sample < 500).count();
+                let rows: Vec<_> = frame.read::<i8>(0).chunks(2).map(<[i8]>::to_vec).take(used).collect();
+                let numbers = frame.read::<f32>(1).into_iter().zip(frame.read::<i32>(2)).take(used);
+                let elements: Vec<_> = rows.into_iter().zip(numbers).collect();
+                let next = frame.read::<i32>(3);
+                (elements, [next[0], next[1]])
+            };
+            let (all, end) = page([0, 0], 1000);
+            assert_eq!((all.len(), end), (total, [500, 0]));
+            for room in [1, 2, 37, 400, total] {
+                let (mut elements, mut cursor, mut pages) = (Vec::new(), [0, 0], 0);
+                while cursor != [500, 0] {
+                    let (more, next) = page(cursor, room);
+                    assert!(more.len() == room || next == [500, 0], "a page that isn't full is the last one");
+                    elements.extend(more);
+                    (cursor, pages) = (next, pages + 1);
+                }
+                assert_eq!(elements, all, "pages of {room}");
+                assert!(pages <= total.div_ceil(room) + 1, "{pages} pages of {room}");
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_calls_are_named() {
+        let message = |frame: TestFrame| { frame }.execute(terms).expect_err("a wrong call").message;
+        let frame = || arguments().frame(Threads::None);
+        assert_eq!(
+            message(with_results(frame(), [3, 1], 4, false)),
+            "the cursor is at element 1 of sample 3, but there are 3 samples"
+        );
+        assert_eq!(
+            message(with_results(frame(), [1, 3], 4, false)),
+            "the cursor is at element 3 of sample 1, which has 2 elements that are not zero"
+        );
+        let missing = frame().attr_bool("off_diagonal_only", false);
+        assert_eq!(message(missing), "argument 8 'cursor' is missing: the call has 8");
+        let long = frame().attr_bool("off_diagonal_only", false).arg(&[0, 0, 0], &[3]);
+        assert_eq!(message(long), "the cursor must be two numbers, a sample and an element");
+        let more = with_results(frame(), [0, 0], 4, false).result::<i8>(&[]);
+        assert_eq!(message(more), "the call has 5 results, but the handler takes 4");
+    }
 }

@@ -4,25 +4,28 @@
 //! ```
 //! # use ferroket_xla_ffi::{Error, Frame};
 //! # fn negate(frame: &Frame) -> Result<(), Error> {
-//! #     let x = frame.arg(0, "x")?.typed::<f64>()?;
-//! #     let y = frame.result(0, "y")?.typed::<f64>()?.into_mut_slice();
+//! #     let x = frame.arguments().typed::<f64>("x")?;
+//! #     let y = frame.results().typed::<f64>("y")?.into_mut_slice();
 //! #     y.iter_mut().zip(x.as_slice()).for_each(|(y, x)| *y = -x);
 //! #     Ok(())
 //! # }
-//! use ferroket_xla_ffi::testing::{Call, Threads};
+//! use ferroket_xla_ffi::testing::{TestFrame, Threads};
 //!
-//! let mut call = Call::new(Threads::Real(2)).arg(&[1.0, 2.0], &[2]).result::<f64>(&[2]);
-//! assert_eq!(call.run(negate), Ok(()));
-//! assert_eq!(call.read::<f64>(0), [-1.0, -2.0]);
+//! let mut frame = TestFrame::new(Threads::Real(2)).arg(&[1.0, 2.0], &[2]).result::<f64>(&[2]);
+//! assert_eq!(frame.run(negate), Ok(()));
+//! assert_eq!(frame.read::<f64>(0), [-1.0, -2.0]);
 //! ```
 
 use crate::buffer::element_count;
 use crate::{DataType, Element, Error, Frame, guard, raw};
-use std::cell::Cell;
+use runtime::{Context, Work, take_failure};
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::c_void;
 use std::ptr;
-use std::thread::{self, JoinHandle};
+
+mod runtime;
+
+pub use runtime::destroyed_errors;
 
 /// How the fake thread pool treats tasks. The number is what it says about its threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +36,7 @@ pub enum Threads {
     Inline(i64),
     /// Each task gets a thread.
     Real(i64),
-    /// Tasks wait for [`Call::run_late_tasks`], or for the end of the [`Call`].
+    /// Tasks wait for [`TestFrame::run_late_tasks`], or for the end of the [`TestFrame`].
     Late(i64),
     /// Tasks are refused, though there are threads.
     Refused(i64),
@@ -48,9 +51,9 @@ pub struct Failure {
     pub message: String,
 }
 
-/// A call that can be run, as often as one likes.
+/// The frame of a call that can be run, as often as one likes.
 #[derive(Debug)]
-pub struct Call {
+pub struct TestFrame {
     api: Box<raw::Api>,
     context: Box<Context>,
     frame: Box<raw::CallFrame>,
@@ -80,29 +83,6 @@ enum Attribute {
     String(String),
 }
 
-/// What the context of a fake call points to.
-#[derive(Debug)]
-struct Context {
-    threads: Threads,
-    scheduled: usize,
-    late: Vec<Work>,
-    running: Vec<JoinHandle<()>>,
-}
-
-/// A task and its data.
-#[derive(Debug)]
-struct Work(raw::Task, *mut c_void);
-
-// SAFETY: whoever queues a task allows any thread to run it.
-unsafe impl Send for Work {}
-
-impl Work {
-    fn run(self) {
-        // SAFETY: a queued task is run once, with its data.
-        unsafe { (self.0)(self.1) }
-    }
-}
-
 impl Stored {
     fn new(dtype: DataType, dims: &[usize], width: usize, fill: u8) -> Self {
         let bytes = element_count(dims).expect("a shape that fits into memory") * width;
@@ -124,8 +104,8 @@ impl Stored {
     }
 }
 
-impl Call {
-    /// A call without arguments, results and attributes, and with that thread pool.
+impl TestFrame {
+    /// One without arguments, results and attributes, and with that thread pool.
     #[must_use]
     pub fn new(threads: Threads) -> Self {
         let version = |major, minor| raw::ApiVersion {
@@ -139,12 +119,12 @@ impl Call {
             extension_start: ptr::null_mut(),
             api_version: version(raw::API_MAJOR, raw::API_MINOR),
             internal_api: ptr::null(),
-            error_create: Some(error_create),
-            error_get_message: Some(error_get_message),
-            error_destroy: Some(error_destroy),
+            error_create: Some(runtime::error_create),
+            error_get_message: Some(runtime::error_get_message),
+            error_destroy: Some(runtime::error_destroy),
             unused: [ptr::null(); 8],
-            thread_pool_schedule: Some(thread_pool_schedule),
-            thread_pool_num_threads: Some(thread_pool_num_threads),
+            thread_pool_schedule: Some(runtime::thread_pool_schedule),
+            thread_pool_num_threads: Some(runtime::thread_pool_num_threads),
         });
         let context = Box::new(Context { threads, scheduled: 0, late: Vec::new(), running: Vec::new() });
         let frame = Box::new(raw::CallFrame {
@@ -380,7 +360,7 @@ impl Call {
     }
 }
 
-impl Drop for Call {
+impl Drop for TestFrame {
     fn drop(&mut self) {
         self.run_late_tasks();
         for thread in self.context.running.drain(..) {
@@ -388,95 +368,4 @@ impl Drop for Call {
             let _ = thread.join();
         }
     }
-}
-
-/// What a `raw::Error` of this runtime points to.
-struct FakeError {
-    code: i32,
-    message: CString,
-}
-
-thread_local! {
-    static DESTROYED: Cell<usize> = const { Cell::new(0) };
-}
-
-/// How many errors have been destroyed by the calling thread.
-#[must_use]
-pub fn destroyed_errors() -> usize {
-    DESTROYED.get()
-}
-
-fn make_error(code: i32, message: CString) -> *mut raw::Error {
-    Box::into_raw(Box::new(FakeError { code, message })).cast()
-}
-
-/// Does with the error of a call what the runtime does: reads it and destroys it.
-fn take_failure(error: *mut raw::Error) -> Result<(), Failure> {
-    if error.is_null() {
-        return Ok(());
-    }
-    // SAFETY: errors of calls are made by `error_create`.
-    let FakeError { code, message } = unsafe { *Box::from_raw(error.cast::<FakeError>()) };
-    DESTROYED.set(DESTROYED.get() + 1);
-    Err(Failure { code, message: message.to_string_lossy().into_owned() })
-}
-
-unsafe extern "C" fn error_create(args: *mut raw::ErrorCreateArgs) -> *mut raw::Error {
-    // SAFETY: the arguments are as the C API has them.
-    let (args, message) = unsafe { (&*args, CStr::from_ptr((*args).message)) };
-    assert!(args.struct_size >= 28, "the size of the arguments");
-    make_error(args.code, message.into())
-}
-
-unsafe extern "C" fn error_get_message(args: *mut raw::ErrorGetMessageArgs) {
-    // SAFETY: the arguments are as the C API has them, and the error is one of ours.
-    unsafe {
-        assert!((*args).struct_size >= 32, "the size of the arguments");
-        (*args).message = (*(*args).error.cast::<FakeError>()).message.as_ptr();
-    }
-}
-
-unsafe extern "C" fn error_destroy(args: *mut raw::ErrorDestroyArgs) {
-    // SAFETY: the arguments are as the C API has them, and the error is one of ours.
-    unsafe {
-        assert!((*args).struct_size >= 24, "the size of the arguments");
-        drop(Box::from_raw((*args).error.cast::<FakeError>()));
-    }
-    DESTROYED.set(DESTROYED.get() + 1);
-}
-
-unsafe extern "C" fn thread_pool_num_threads(args: *mut raw::ThreadPoolNumThreadsArgs) -> *mut raw::Error {
-    // SAFETY: the arguments are as the C API has them, and the context is one of ours.
-    unsafe {
-        assert!((*args).struct_size >= 32, "the size of the arguments");
-        match (*(*args).ctx.cast::<Context>()).threads {
-            Threads::None => return make_error(raw::CODE_INVALID_ARGUMENT, c"there is no thread pool".into()),
-            Threads::Inline(n) | Threads::Real(n) | Threads::Late(n) | Threads::Refused(n) => {
-                *(*args).num_threads = n;
-            }
-        }
-    }
-    ptr::null_mut()
-}
-
-unsafe extern "C" fn thread_pool_schedule(args: *mut raw::ThreadPoolScheduleArgs) -> *mut raw::Error {
-    // SAFETY: the arguments are as the C API has them, and the context is one of ours. Handlers queue tasks from the
-    // thread that runs them, so the context is not shared.
-    let (args, context) = unsafe { (&*args, &mut *(*args).ctx.cast::<Context>()) };
-    assert!(args.struct_size >= 40, "the size of the arguments");
-    let Some(task) = args.task else { return make_error(raw::CODE_INVALID_ARGUMENT, c"there is no task".into()) };
-    let work = Work(task, args.data);
-    if matches!(context.threads, Threads::None | Threads::Refused(_)) {
-        return make_error(raw::CODE_INTERNAL, c"tasks are refused".into());
-    }
-    context.scheduled += 1;
-    match context.threads {
-        Threads::Real(_) => {
-            let thread = thread::spawn(move || work.run());
-            context.running.push(thread);
-        }
-        Threads::Late(_) => context.late.push(work),
-        _ => work.run(),
-    }
-    ptr::null_mut()
 }

@@ -1,6 +1,7 @@
 //! Connected elements of the transverse-field Ising Hamiltonian.
 
-use super::dispatch::{FirstError, invalid, with_number_type};
+use crate::dtypes::with_number_type;
+use crate::errors::{FirstError, invalid};
 use ferroket_kernels::connected::ising::{Lattice, matrix_elements};
 use ferroket_kernels::numbers::{MatrixElement, Sample};
 use ferroket_kernels::sites::TwoStates;
@@ -9,7 +10,7 @@ use ferroket_xla_ffi::{AnyBuffer, AnyBufferMut, Element, Error, Frame, Pool, Row
 handler! {
     /// Arguments `x (..., N)`, `edges (E, 2)` of int32, and the scalars `h` and `J`; attributes `first` and `second`, the
     /// local states, and `states`; results `xp (..., K, N)`, if `states`, and `mels (..., K)`.
-    pub(super) fn connected_elements = call
+    pub(crate) fn connected_elements = call
 }
 
 /// So many elements of the results are worth a thread's while.
@@ -17,12 +18,14 @@ const MIN_ELEMENTS: usize = 1 << 15;
 
 fn call(frame: &Frame) -> Result<(), Error> {
     let states = frame.attr_bool("states")?;
-    frame.expect_counts(4, 1 + usize::from(states))?;
-    let x = frame.arg(0, "x")?;
-    let edges = frame.arg(1, "edges")?.typed::<i32>()?;
-    let (h, j) = (frame.arg(2, "h")?, frame.arg(3, "J")?);
-    let xp = if states { Some(frame.result(0, "xp")?) } else { None };
-    let mels = frame.result(usize::from(states), "mels")?;
+    let (mut args, mut results) = (frame.arguments(), frame.results());
+    let x = args.any("x")?;
+    let edges = args.typed::<i32>("edges")?;
+    let (h, j) = (args.any("h")?, args.any("J")?);
+    args.finish()?;
+    let xp = if states { Some(results.any("xp")?) } else { None };
+    let mels = results.any("mels")?;
+    results.finish()?;
 
     let Some((&sites, batch)) = x.dims().split_last() else {
         return Err(Error::invalid("x has no dimension, but its last one must be that of the sites"));

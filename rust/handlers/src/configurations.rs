@@ -1,6 +1,7 @@
 //! The samples of a call and its connected configurations, whatever their dtype.
 
-use super::dispatch::{invalid, with_number_type};
+use crate::dtypes::with_number_type;
+use crate::errors::invalid;
 use bytemuck::{Pod, cast_slice_mut};
 use ferroket_kernels::connected::{Form, write_configurations};
 use ferroket_kernels::numbers::Sample;
@@ -9,7 +10,7 @@ use ferroket_xla_ffi::{AnyBuffer, AnyBufferMut, Element, Error};
 use std::ops::Range;
 
 /// Reads samples and writes configurations.
-pub(super) trait Configurations<F: Form>: Sync {
+pub(crate) trait Configurations<F: Form>: Sync {
     /// Reads samples as local indices.
     fn read(&self, samples: Range<usize>, indices: &mut [LocalIndex]) -> Result<(), ferroket_kernels::Error>;
 
@@ -18,20 +19,20 @@ pub(super) trait Configurations<F: Form>: Sync {
 }
 
 /// A sample and what leads to its connected configurations.
-pub(super) struct Connected<'a, C> {
+pub(crate) struct Connected<'a, C> {
     /// The local indices of the sample.
-    pub(super) indices: &'a [LocalIndex],
+    pub(crate) indices: &'a [LocalIndex],
     /// One for each configuration.
-    pub(super) changes: &'a [C],
+    pub(crate) changes: &'a [C],
     /// How many rows the sample has. Where there are more rows than changes, they are copies of the sample.
-    pub(super) rows: usize,
+    pub(crate) rows: usize,
 }
 
 /// Configurations, and the bytes of the rows that they are written to.
 type WithRows<'a, F> = (Box<dyn Configurations<F> + 'a>, &'a mut [u8]);
 
 /// The samples `x` of shape `(..., N)` on these sites, and the bytes of the result `xp`, if there is one.
-pub(super) fn configurations<'a, F: Form>(
+pub(crate) fn configurations<'a, F: Form>(
     sites: &'a Sites,
     x: AnyBuffer<'a>,
     xp: Option<AnyBufferMut<'a>>,

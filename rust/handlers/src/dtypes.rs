@@ -1,8 +1,5 @@
 //! From the element types of a call to the types of Rust.
 
-use ferroket_xla_ffi::Error;
-use std::sync::{Mutex, PoisonError};
-
 /// Evaluates `$body` with `$type` standing for the Rust type of `$dtype`, one of the number types.
 macro_rules! with_number_type {
     ($dtype:expr, $name:literal, $type:ident => $body:expr) => {{
@@ -36,7 +33,7 @@ macro_rules! with_number_type {
     }};
 }
 
-pub(super) use with_number_type;
+pub(crate) use with_number_type;
 
 /// Evaluates `$body` with `$weights` standing for the values of an operator, as a slice of f64 or of complex f64.
 macro_rules! with_weights {
@@ -71,33 +68,4 @@ macro_rules! with_weights {
     }};
 }
 
-pub(super) use with_weights;
-
-/// The errors of the parts of a sweep over samples. The one of the first sample wins, whichever thread was faster.
-#[derive(Default)]
-pub(super) struct FirstError(Mutex<Option<(usize, ferroket_kernels::Error)>>);
-
-impl FirstError {
-    /// Keeps the error of the part that begins at sample `start`, if there is one and it is the first so far.
-    pub(super) fn keep(&self, start: usize, outcome: Result<(), ferroket_kernels::Error>) {
-        if let Err(error) = outcome {
-            let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if first.as_ref().is_none_or(|&(other, _)| start < other) {
-                *first = Some((start, error));
-            }
-        }
-    }
-
-    /// The error, as the runtime takes it. A call sees the samples of one device alone, and counts those.
-    pub(super) fn into_result(self, samples: usize) -> Result<(), Error> {
-        match self.0.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            None => Ok(()),
-            Some((_, error)) => Err(Error::invalid(format!("{error} (counted among the {samples} of this device)"))),
-        }
-    }
-}
-
-/// An error of a kernel, as the runtime takes it.
-pub(super) fn invalid(error: &ferroket_kernels::Error) -> Error {
-    Error::invalid(error.to_string())
-}
+pub(crate) use with_weights;

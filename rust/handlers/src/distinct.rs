@@ -1,6 +1,6 @@
 //! Configurations without those that occur again.
 
-use super::dispatch::with_number_type;
+use crate::dtypes::with_number_type;
 use ferroket_kernels::connected::distinct::{find_distinct, hash_rows};
 use ferroket_xla_ffi::{Error, Frame, Rows, handler};
 
@@ -8,24 +8,26 @@ handler! {
     /// Arguments `x (C, N)` of numbers and `used ()` of int32, of which the first ones count; results `distinct (C, N)`,
     /// those of them that differ and then the first row again, and of int32 `place (C,)`, where each of them is there, 0 for
     /// the others, and `count ()`, how many there are. Floats are the same if their bits are.
-    pub(super) fn distinct_rows = call
+    pub(crate) fn distinct_rows = call
 }
 
 /// The least rows that are worth a thread.
 const MIN_ROWS: usize = 512;
 
 fn call(frame: &Frame) -> Result<(), Error> {
-    frame.expect_counts(2, 3)?;
-    let (x, distinct) = (frame.arg(0, "x")?, frame.result(0, "distinct")?);
+    let (mut args, mut results) = (frame.arguments(), frame.results());
+    let x = args.any("x")?;
+    let used = args.scalar::<i32>("used")?;
+    args.finish()?;
+    let distinct = results.any("distinct")?;
+    let place = results.typed::<i32>("place")?;
+    let count = results.typed::<i32>("count")?;
+    results.finish()?;
     x.expect_rank(2)?;
     distinct.expect_dims(x.dims())?;
     let (rows, sites) = (x.dims()[0], x.dims()[1]);
-    let used = frame.arg(1, "used")?.typed::<i32>()?;
-    used.expect_dims(&[])?;
-    let used = usize::try_from(used.as_slice()[0]).unwrap_or_default().min(rows);
-    let place = frame.result(1, "place")?.typed::<i32>()?;
+    let used = usize::try_from(used).unwrap_or_default().min(rows);
     place.expect_dims(&[rows])?;
-    let count = frame.result(2, "count")?.typed::<i32>()?;
     count.expect_dims(&[])?;
 
     let place = place.into_mut_slice();
@@ -50,4 +52,33 @@ fn call(frame: &Frame) -> Result<(), Error> {
     })?;
     count.into_mut_slice()[0] = found as i32;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::POOLS;
+    use ferroket_xla_ffi::testing::{TestFrame, Threads};
+
+    #[test]
+    fn rows_that_differ() {
+        for threads in POOLS {
+            let frame = TestFrame::new(threads).arg(&[1.5, 2.0, 0.5, 2.0, 1.5, 2.0, 9.0, 9.0], &[4, 2]).arg(&[3], &[]);
+            let mut frame = frame.result::<f64>(&[4, 2]).result::<i32>(&[4]).result::<i32>(&[]);
+            assert_eq!(frame.execute(distinct_rows), Ok(()));
+            assert_eq!(frame.read::<f64>(0), [1.5, 2.0, 0.5, 2.0, 1.5, 2.0, 1.5, 2.0]);
+            assert_eq!((frame.read::<i32>(1), frame.read::<i32>(2)), (vec![0, 1, 0, 0], vec![2]));
+        }
+    }
+
+    #[test]
+    fn wrong_calls_are_named() {
+        let frame = || TestFrame::new(Threads::None).arg(&[1_u8, 2], &[2, 1]);
+        let message = |frame: TestFrame| { frame }.execute(distinct_rows).expect_err("a wrong call").message;
+        assert_eq!(message(frame()), "argument 1 'used' is missing: the call has 1");
+        assert_eq!(message(frame().arg(&[1_i64], &[])), "'used' has dtype int64, expected int32");
+        assert_eq!(message(frame().arg(&[1, 1], &[2])), "'used' has shape [2], expected []");
+        let results = frame().arg(&[1], &[]).result::<u8>(&[2, 1]).result::<i32>(&[3]).result::<i32>(&[]);
+        assert_eq!(message(results), "'place' has shape [3], expected [2]");
+    }
 }

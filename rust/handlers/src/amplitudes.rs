@@ -1,0 +1,117 @@
+//! Amplitudes whose ratios are known, as handlers take them: the last ones of their arguments.
+
+use crate::errors::invalid;
+use ferroket_kernels::amplitudes::jastrow::JastrowTables;
+use ferroket_kernels::amplitudes::rbm::{Rbm, RbmTables};
+use ferroket_kernels::numbers::{Algebra, Real};
+use ferroket_xla_ffi::{AnyBuffer, Arguments, DataType, Element, Error};
+
+/// The tables `theta (P, M)`, `delta (P, N, M)` and `bias (P, N)` of a restricted Boltzmann machine.
+pub(crate) struct RbmArguments<'a> {
+    theta: AnyBuffer<'a>,
+    delta: AnyBuffer<'a>,
+    bias: AnyBuffer<'a>,
+}
+
+impl<'a> RbmArguments<'a> {
+    pub(crate) fn read(args: &mut Arguments<'_, 'a>) -> Result<Self, Error> {
+        Ok(Self { theta: args.any("theta")?, delta: args.any("delta")?, bias: args.any("bias")? })
+    }
+
+    /// The type of the numbers, and how many planes they have.
+    pub(crate) fn planes(&self) -> Result<(DataType, usize), Error> {
+        planes(&self.theta)
+    }
+
+    /// The machine, on so many sites.
+    pub(crate) fn machine<T, A, const P: usize>(self, sites: usize) -> Result<Rbm<'a, T, A, P>, Error>
+    where
+        T: Real + Element,
+        A: Algebra<P>,
+    {
+        let units = row_len(&self.delta)?;
+        let tables = RbmTables {
+            theta: table(self.theta, &[P, units])?,
+            delta: table(self.delta, &[P, sites, units])?,
+            bias: table(self.bias, &[P, sites])?,
+            units,
+        };
+        Rbm::new(tables, sites).map_err(|error| invalid(&error))
+    }
+}
+
+/// The tables `fields (P, M)` and `pairs (P, N, M)` of a Jastrow amplitude.
+pub(crate) struct JastrowArguments<'a> {
+    fields: AnyBuffer<'a>,
+    pairs: AnyBuffer<'a>,
+}
+
+impl<'a> JastrowArguments<'a> {
+    pub(crate) fn read(args: &mut Arguments<'_, 'a>) -> Result<Self, Error> {
+        Ok(Self { fields: args.any("fields")?, pairs: args.any("pairs")? })
+    }
+
+    /// The type of the numbers, and how many planes they have.
+    pub(crate) fn planes(&self) -> Result<(DataType, usize), Error> {
+        planes(&self.fields)
+    }
+
+    /// The tables, of so many planes, on so many sites.
+    pub(crate) fn tables<T: Element>(self, planes: usize, sites: usize) -> Result<JastrowTables<'a, T>, Error> {
+        let columns = row_len(&self.pairs)?;
+        Ok(JastrowTables {
+            fields: table(self.fields, &[planes, columns])?,
+            pairs: table(self.pairs, &[planes, sites, columns])?,
+            columns,
+        })
+    }
+}
+
+/// Evaluates `$body` with the types of the amplitudes' tables and of their numbers, and how many planes these have.
+/// `$amplitudes` are the arguments, and `$pairs` says whether they are [`Pairs`](ferroket_kernels::numbers::Pairs).
+macro_rules! with_types {
+    ($amplitudes:expr, $pairs:expr, ($T:ident, $A:ident, $P:ident) => $body:expr) => {{
+        macro_rules! with {
+            ($tables:ty, $algebra:ty, $planes:literal) => {{
+                type $T = $tables;
+                type $A = $algebra;
+                const $P: usize = $planes;
+                $body
+            }};
+        }
+        use ferroket_kernels::numbers::{Complexes, Pairs, Reals};
+        use ferroket_xla_ffi::DataType;
+        let (dtype, planes) = $amplitudes.planes()?;
+        match (dtype, planes, $pairs) {
+            (DataType::F32, 1, false) => with!(f32, Reals, 1),
+            (DataType::F64, 1, false) => with!(f64, Reals, 1),
+            (DataType::F32, 2, false) => with!(f32, Complexes, 2),
+            (DataType::F64, 2, false) => with!(f64, Complexes, 2),
+            (DataType::F32, 2, true) => with!(f32, Pairs, 2),
+            (DataType::F64, 2, true) => with!(f64, Pairs, 2),
+            _ => Err(ferroket_xla_ffi::Error::invalid(format!(
+                "the tables have {planes} planes of {dtype}, but must have 1 or 2 (if pairs: 2) of float32 or float64"
+            ))),
+        }
+    }};
+}
+
+pub(crate) use with_types;
+
+/// The type and the first dimension of the first table.
+fn planes(table: &AnyBuffer) -> Result<(DataType, usize), Error> {
+    table.expect_rank(2)?;
+    Ok((table.dtype(), table.dims()[0]))
+}
+
+/// The length of the rows of tables, of which this one is `(P, N, M)`.
+fn row_len(table: &AnyBuffer) -> Result<usize, Error> {
+    table.expect_rank(3)?;
+    Ok(table.dims()[2])
+}
+
+fn table<'a, T: Element>(table: AnyBuffer<'a>, dims: &[usize]) -> Result<&'a [T], Error> {
+    let table = table.typed::<T>()?;
+    table.expect_dims(dims)?;
+    Ok(table.as_slice())
+}

@@ -1,0 +1,285 @@
+//! Markov chains of configurations, on sites with two local states.
+
+use crate::amplitudes::{JastrowArguments, RbmArguments, with_types};
+use crate::dtypes::with_weights;
+use crate::errors::invalid;
+use crate::operators::{Operator, TermsOf};
+use ferroket_kernels::amplitudes::{Walker, jastrow, rbm};
+use ferroket_kernels::connected::terms::SparseTerms;
+use ferroket_kernels::numbers::Real;
+use ferroket_kernels::sampling::rules::{Clusters, Exchange, Hamiltonian, Local, TransitionRule};
+use ferroket_kernels::sampling::{self, KEY_WORDS, Sampling};
+use ferroket_kernels::sites::{LocalIndex, Sites, StateRange};
+use ferroket_xla_ffi::{AnyBuffer, Arguments, DataType, Element, Error, Frame, Rows, handler};
+use std::ops::Range;
+
+handler! {
+    /// Arguments `start (C, N)` of uint16, local indices 0 and 1; `chains (C,)` of uint32, the numbers of the chains;
+    /// `key (8,)` of uint32; `power ()` of float32 or float64; those of the rule; and the tables of an RBM as for
+    /// local values, real or complex. Attributes `rule`, and `sweep`, how many moves are proposed between samples. Results
+    /// `samples (C, L, N)`, as `start`, and `accepted (C,)` of int32 or int64, how many of the moves were.
+    ///
+    /// The rule `local` has no arguments; `exchange` has `clusters (E, 2)` of int32 and `weights (E,)` or `(0,)` of
+    /// float32 or float64; `hamiltonian` has `flip (G, W)`, `first (G + 1,)`, `mask`, `pattern` and `sign (T, W)` and
+    /// `values (T,)`, and the attribute `diagonal`.
+    pub(crate) fn rbm = call_rbm
+}
+
+handler! {
+    /// As [`rbm`], with the tables of a real JastrowTables amplitude.
+    pub(crate) fn jastrow = call_jastrow
+}
+
+/// Evaluates `$body` with `$rule` for a function that makes a chain's rule, whose arguments are taken from `$args`.
+macro_rules! with_rule {
+    ($chains:expr, $args:expr, $rule:ident => $body:expr) => {{
+        let Chains { frame, sites, .. } = *$chains;
+        match frame.attr_str("rule")? {
+            "local" => {
+                let $rule = || Local::new(sites);
+                $body
+            }
+            "exchange" => {
+                let clusters = read_clusters(&mut $args, sites)?;
+                let $rule = || Exchange::new(&clusters);
+                $body
+            }
+            "hamiltonian" => {
+                let Operator { form, values, .. } = read_operator(frame, &mut $args, sites)?;
+                with_weights!(values, values => {
+                    let sparse = SparseTerms::new(&form, values);
+                    let $rule = || Hamiltonian::new(&sparse);
+                    $body
+                })
+            }
+            other => {
+                Err(Error::invalid(format!("there is no rule '{other}', but 'local', 'exchange' and 'hamiltonian'")))
+            }
+        }
+    }};
+}
+
+fn call_rbm(frame: &Frame) -> Result<(), Error> {
+    let mut args = frame.arguments();
+    let chains = &Chains::read(frame, &mut args)?;
+    with_rule!(chains, args, rule => {
+        let amplitudes = RbmArguments::read(&mut args)?;
+        args.finish()?;
+        with_types!(amplitudes, false, (T, A, P) => {
+            let machine = amplitudes.machine::<T, A, P>(chains.sites)?;
+            chains.run(|| rbm::Walker::new(&machine), rule)
+        })
+    })
+}
+
+fn call_jastrow(frame: &Frame) -> Result<(), Error> {
+    let mut args = frame.arguments();
+    let chains = &Chains::read(frame, &mut args)?;
+    with_rule!(chains, args, rule => {
+        let amplitudes = JastrowArguments::read(&mut args)?;
+        args.finish()?;
+        if amplitudes.planes()?.0 == DataType::F32 {
+            run_jastrow::<f32, _>(chains, amplitudes, rule)
+        } else {
+            run_jastrow::<f64, _>(chains, amplitudes, rule)
+        }
+    })
+}
+
+fn run_jastrow<T: Real + Element, R: TransitionRule>(
+    chains: &Chains,
+    amplitudes: JastrowArguments,
+    rule: impl Fn() -> R + Sync,
+) -> Result<(), Error> {
+    let walker = jastrow::Walker::new(amplitudes.tables::<T>(1, chains.sites)?, chains.sites);
+    let walker = walker.map_err(|error| invalid(&error))?;
+    chains.run(|| walker.clone(), rule)
+}
+
+/// What all rules and amplitudes have in common.
+struct Chains<'a, 'f> {
+    frame: &'f Frame<'a>,
+    sites: usize,
+    start: &'a [LocalIndex],
+    /// Their numbers among all chains, of which the random numbers are made.
+    numbers: &'a [u32],
+    sampling: Sampling,
+}
+
+impl<'a, 'f> Chains<'a, 'f> {
+    fn read(frame: &'f Frame<'a>, args: &mut Arguments<'_, 'a>) -> Result<Self, Error> {
+        let start = args.typed::<LocalIndex>("start")?;
+        start.expect_rank(2)?;
+        let sites = start.dims()[1];
+        let numbers = args.typed::<u32>("chains")?;
+        numbers.expect_dims(&start.dims()[..1])?;
+        let words = args.typed::<u32>("key")?;
+        words.expect_dims(&[KEY_WORDS])?;
+        let mut key = [0; KEY_WORDS];
+        key.copy_from_slice(words.as_slice());
+        let power = args.any("power")?;
+        power.expect_dims(&[])?;
+        let power = real_numbers(power)?[0];
+        let sweep = usize::try_from(frame.attr_i64("sweep")?);
+        let sweep = sweep.map_err(|_| Error::invalid("`sweep` is negative"))?;
+        let (start, numbers) = (start.as_slice(), numbers.as_slice());
+        if let Some(place) = start.iter().position(|&index| index > 1) {
+            return Err(Error::invalid(format!(
+                "chain {} holds something else than one of the two local states on site {}: start it with a sample of its \
+                 Hilbert space",
+                numbers[place / sites],
+                place % sites
+            )));
+        }
+        Ok(Self { frame, sites, start, numbers, sampling: Sampling { key, power, sweep } })
+    }
+
+    /// Has the threads of the pool run the chains.
+    fn run<W: Walker, R: TransitionRule>(
+        &self,
+        walker: impl Fn() -> W + Sync,
+        rule: impl Fn() -> R + Sync,
+    ) -> Result<(), Error> {
+        let Self { frame, sites, start, numbers, ref sampling } = *self;
+        let mut results = frame.results();
+        let samples = results.typed::<LocalIndex>("samples")?;
+        let result = results.any("accepted")?;
+        results.finish()?;
+        result.expect_dims(&[numbers.len()])?;
+        samples.expect_rank(3)?;
+        let length = samples.dims()[1];
+        samples.expect_dims(&[numbers.len(), length, sites])?;
+        let of_chain = length * sites;
+        let mut accepted = vec![0; numbers.len()];
+        let parts = (Rows::new(samples.into_mut_slice(), of_chain), Rows::new(&mut accepted, 1));
+        frame.pool().for_each_part(numbers.len(), 1, parts, |range: Range<usize>, (samples, accepted)| {
+            let (mut walker, mut rule) = (walker(), rule());
+            let mut rest = samples.into_slice();
+            for (chain, accepted) in range.zip(accepted.into_slice()) {
+                let samples;
+                (samples, rest) = rest.split_at_mut(of_chain);
+                let start = &start[chain * sites..][..sites];
+                *accepted = sampling::run(sampling, numbers[chain].into(), &mut walker, &mut rule, start, samples);
+            }
+        })?;
+        if result.dtype() == DataType::I32 {
+            for (to, accepted) in result.typed::<i32>()?.into_mut_slice().iter_mut().zip(accepted) {
+                *to = i32::try_from(accepted).unwrap_or(i32::MAX);
+            }
+        } else {
+            for (to, accepted) in result.typed::<i64>()?.into_mut_slice().iter_mut().zip(accepted) {
+                *to = accepted as i64;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The clusters of the rule `exchange`.
+fn read_clusters(args: &mut Arguments, sites: usize) -> Result<Clusters, Error> {
+    let clusters = args.typed::<i32>("clusters")?;
+    let weights = args.any("weights")?;
+    weights.expect_rank(1)?;
+    Clusters::new(sites, clusters.as_slice(), &real_numbers(weights)?).map_err(|error| invalid(&error))
+}
+
+/// The operator of the rule `hamiltonian`.
+fn read_operator<'a>(
+    frame: &Frame<'a>,
+    args: &mut Arguments<'_, 'a>,
+    sites: usize,
+) -> Result<Operator<'a, TermsOf>, Error> {
+    // What the states are doesn't matter, only that there are two.
+    let kind = StateRange { start: 0.0, step: 1.0, size: 2 };
+    let sites = Sites::new(sites, vec![kind], &[]).map_err(|error| invalid(&error))?;
+    Operator::on_sites(frame, args, sites)
+}
+
+/// Real numbers of 32 or 64 bits.
+fn real_numbers(buffer: AnyBuffer) -> Result<Vec<f64>, Error> {
+    if buffer.dtype() == DataType::F32 {
+        return Ok(buffer.typed::<f32>()?.as_slice().iter().map(|&number| number.into()).collect());
+    }
+    Ok(buffer.typed::<f64>()?.as_slice().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::POOLS;
+    use ferroket_xla_ffi::testing::{TestFrame, Threads};
+
+    /// Two chains of three sites, of which each amplitude is as large.
+    fn frame(threads: Threads, start: &[LocalIndex; 6], rule: &str) -> TestFrame {
+        let frame = TestFrame::new(threads).attr_str("rule", rule).attr_i64("sweep", 2).attr_bool("diagonal", true);
+        frame.arg(start, &[2, 3]).arg(&[4_u32, 9], &[2]).arg(&[1_u32; KEY_WORDS], &[KEY_WORDS]).arg(&[2.0], &[])
+    }
+
+    fn with_jastrow(frame: TestFrame) -> TestFrame {
+        let frame = frame.arg(&[0.0_f32; 16], &[1, 16]).arg(&[0.0_f32; 48], &[1, 3, 16]);
+        frame.result::<LocalIndex>(&[2, 5, 3]).result::<i32>(&[2])
+    }
+
+    #[test]
+    fn all_moves_between_equal_amplitudes_are_accepted() {
+        for threads in POOLS {
+            let mut frame = with_jastrow(frame(threads, &[0, 1, 0, 1, 1, 1], "local"));
+            assert_eq!(frame.execute(jastrow), Ok(()));
+            assert_eq!(frame.read::<i32>(1), [10, 10]);
+            let samples = frame.read::<LocalIndex>(0);
+            // Two flips at once keep the parity of each chain.
+            for (chain, parity) in samples.chunks(15).zip([1, 1]) {
+                assert!(chain.chunks(3).all(|sample| sample.iter().sum::<u16>() % 2 == parity), "{chain:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn exchanges_keep_the_sum() {
+        let frame =
+            frame(Threads::None, &[0, 1, 0, 1, 1, 0], "exchange").arg(&[0, 1, 1, 2], &[2, 2]).arg::<f64>(&[], &[0]);
+        let mut frame = with_jastrow(frame);
+        assert_eq!(frame.execute(jastrow), Ok(()));
+        let sums: Vec<u16> = frame.read::<LocalIndex>(0).chunks(3).map(|sample| sample.iter().sum()).collect();
+        assert_eq!(sums, [1, 1, 1, 1, 1, 2, 2, 2, 2, 2]);
+    }
+
+    /// The operator leads from 0 to 1 on site 2 and back, and nowhere else.
+    #[test]
+    fn connected_configurations_of_an_operator() {
+        let frame = frame(Threads::None, &[0, 1, 0, 1, 1, 0], "hamiltonian");
+        let frame = frame.arg(&[0_u32, 4], &[2, 1]).arg(&[0, 0, 1], &[3]).arg(&[0_u32], &[1, 1]);
+        let frame = frame.arg(&[0_u32], &[1, 1]).arg(&[0_u32], &[1, 1]).arg(&[1.5], &[1]);
+        let mut frame = with_jastrow(frame);
+        assert_eq!(frame.execute(jastrow), Ok(()));
+        assert_eq!(frame.read::<i32>(1), [10, 10]);
+        assert!(frame.read::<LocalIndex>(0)[..15].chunks(3).all(|sample| sample == [0, 1, 0]));
+    }
+
+    #[test]
+    fn wrong_calls_are_named() {
+        let message = |frame: TestFrame| { frame }.execute(jastrow).expect_err("a wrong call").message;
+        let start = [0, 1, 0, 1, 1, 0];
+        assert_eq!(
+            message(with_jastrow(frame(Threads::None, &start, "global"))),
+            "there is no rule 'global', but 'local', 'exchange' and 'hamiltonian'"
+        );
+        assert_eq!(
+            message(frame(Threads::None, &start, "exchange")),
+            "argument 4 'clusters' is missing: the call has 4"
+        );
+        let clusters = frame(Threads::None, &start, "exchange").arg(&[0, 3], &[1, 2]).arg::<f64>(&[], &[0]);
+        assert_eq!(
+            message(with_jastrow(clusters)),
+            "edge 0 joins the sites 0 and 3, but there are 3 sites, counted from 0"
+        );
+        // The tables of a rule that isn't asked for are left over.
+        let more = frame(Threads::None, &start, "local").arg(&[0.0; 16], &[1, 16]).arg(&[0.0; 48], &[1, 3, 16]);
+        assert_eq!(message(more.arg(&[0, 1], &[1, 2])), "the call has 7 arguments, but the handler takes 6");
+        assert_eq!(
+            message(with_jastrow(frame(Threads::None, &[0, 1, 0, 1, 2, 0], "local"))),
+            "chain 9 holds something else than one of the two local states on site 1: start it with a sample of its \
+             Hilbert space"
+        );
+    }
+}

@@ -1,0 +1,58 @@
+//! The kernels of [`ferroket_kernels`] as FFI handlers that XLA calls: one module for each thing that is computed.
+//!
+//! A handler reads its arguments one after the other ([`ferroket_xla_ffi::Arguments`]), each table with what belongs to
+//! it: [`operators`] read the tables of a form, [`amplitudes`] those of an amplitude. Then it deals the samples out to the
+//! threads of XLA's pool ([`blocks`]). Python gives the arguments in the same order, in `python/ferroket/ffi`.
+
+use ferroket_xla_ffi::raw::Handler;
+
+mod amplitudes;
+mod blocks;
+mod chains;
+mod compact;
+mod configurations;
+mod count;
+mod distinct;
+mod dtypes;
+mod errors;
+mod ising;
+mod local_values;
+mod operators;
+mod padded;
+#[cfg(test)]
+mod testing;
+
+/// The handlers by the names under which they are registered.
+pub const HANDLERS: [(&str, Handler); 12] = [
+    ("ferroket_chains_jastrow", chains::jastrow),
+    ("ferroket_chains_rbm", chains::rbm),
+    ("ferroket_distinct_rows", distinct::distinct_rows),
+    ("ferroket_ising", ising::connected_elements),
+    ("ferroket_terms", padded::terms),
+    ("ferroket_terms_compact", compact::terms),
+    ("ferroket_terms_count", count::terms),
+    ("ferroket_terms_jastrow", local_values::jastrow),
+    ("ferroket_terms_rbm", local_values::rbm),
+    ("ferroket_tables", padded::matrices),
+    ("ferroket_tables_compact", compact::matrices),
+    ("ferroket_tables_count", count::matrices),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferroket_xla_ffi::testing::{TestFrame, Threads};
+
+    #[test]
+    fn every_handler_names_the_argument_that_is_missing() {
+        for (name, handler) in HANDLERS {
+            let frame = TestFrame::new(Threads::None).attr_bool("states", true).attr_bool("diagonal_only", false);
+            let frame =
+                frame.attr_bool("off_diagonal_only", false).attr_bool("pairs", false).attr_bool("diagonal", true);
+            let failure = { frame }.execute(handler).expect_err("there are no arguments");
+            let first = if name.contains("chains") { "start" } else { "x" };
+            assert_eq!(failure.message, format!("argument 0 '{first}' is missing: the call has 0"), "{name}");
+            assert_eq!(HANDLERS.iter().filter(|(other, _)| *other == name).count(), 1);
+        }
+    }
+}
