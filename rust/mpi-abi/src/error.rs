@@ -42,10 +42,10 @@ pub enum Error {
     },
 
     /// A call of MPI failed.
-    #[error("{call} of {} failed: {message}", .path.display())]
-    Call {
+    #[error("{function} of {} failed: {message}", .path.display())]
+    Failed {
         /// The function of MPI.
-        call: &'static str,
+        function: &'static str,
         /// The library.
         path: PathBuf,
         /// What `MPI_Error_string` says.

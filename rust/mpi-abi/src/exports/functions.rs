@@ -1,4 +1,5 @@
-//! The functions of MPI that XLA calls, and a few that say what runs.
+//! The functions of MPI that XLA calls, and a few that say what runs: all but those that [send and
+//! receive](super::point_to_point).
 //!
 //! Three of them differ from plain forwarding, to mend what XLA does: [`MPIABI_Is_thread_main`],
 //! [`MPIABI_Comm_split`] and [`MPIABI_Comm_free`]. How MPI is started and ended is [`crate::runtime`]'s.
@@ -8,19 +9,19 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::path::PathBuf;
 
-use crate::abi::{self, Handle, Status, ThreadLevel, datatype};
+use crate::abi::{self, Handle, ThreadLevel, datatype};
 use crate::calls::{self, Call, Over};
-use crate::library::api::{RealStatus, Unknown};
+use crate::library::api::Unknown;
 use crate::runtime::{self, Runtime, attach, running, stop};
 use crate::{groups, memory, waiting, with_api};
 
 /// The running MPI; a call before `MPI_Init_thread` is an error that only the message can tell.
-fn mpi(function: &str) -> &'static Runtime {
+pub(super) fn mpi(function: &str) -> &'static Runtime {
     running().unwrap_or_else(|| stop(&format!("{function} was called before MPI_Init_thread")))
 }
 
 /// A datatype or operation that has no translation: XLA began to use something that this wrapper doesn't know.
-fn known<H>(function: &str, handle: Result<H, Unknown>) -> H {
+pub(super) fn known<H>(function: &str, handle: Result<H, Unknown>) -> H {
     handle.unwrap_or_else(|Unknown { what, number }| {
         stop(&format!(
             "{function} was called with a {what} that this wrapper doesn't know (number {number:#x} of the MPI-5 \
@@ -308,148 +309,5 @@ pub unsafe extern "C" fn MPIABI_Reduce_scatter(
                 (api.functions.ireduce_scatter)(send, receive, receive_counts, datatype, operation, comm, request)
             },
         )
-    })
-}
-
-/// Sends to one rank while receiving from another.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPIABI_Sendrecv(
-    send: *const c_void,
-    send_count: c_int,
-    send_type: Handle,
-    destination: c_int,
-    send_tag: c_int,
-    receive: *mut c_void,
-    receive_count: c_int,
-    receive_type: Handle,
-    source: c_int,
-    receive_tag: c_int,
-    comm: Handle,
-    status: *mut Status,
-) -> c_int {
-    const NAME: &str = "MPI_Sendrecv";
-    let mpi = mpi(NAME);
-    // It is over when its two partners have come, whatever the others of the communicator do.
-    let message = Some((send_count.unsigned_abs() as usize, send_type));
-    let _inside = calls::enter(Call { function: NAME, message, over: Over::Unknown });
-    let mut real = RealStatus::default();
-    // SAFETY: the arguments are those of the standard, translated; requests are completed before they are dropped.
-    with_api!(mpi.library(), api => unsafe {
-        let (destination, source, receive_tag) = (api.peer(destination), api.peer(source), api.tag(receive_tag));
-        let send_type = known(NAME, api.datatype(send_type));
-        let receive_type = known(NAME, api.datatype(receive_type));
-        let comm = api.comm(mpi.comm(comm));
-        let real_status = api.status(status, &mut real);
-        let functions = &api.functions;
-        let code = if waiting::is_yielding() {
-            let mut coming = api.request(abi::REQUEST_NULL);
-            let mut code =
-                (functions.irecv)(receive, receive_count, receive_type, source, receive_tag, comm, &raw mut coming);
-            if code == abi::SUCCESS {
-                code = waiting::run(
-                    api,
-                    || (functions.send)(send, send_count, send_type, destination, send_tag, comm),
-                    |going| (functions.isend)(send, send_count, send_type, destination, send_tag, comm, going),
-                );
-            }
-            if code == abi::SUCCESS {
-                code = waiting::complete(api, &mut coming, real_status);
-            } else if coming != api.request(abi::REQUEST_NULL) {
-                stop(&format!("{NAME} failed while it was receiving, with MPI's error {code}"));
-            }
-            code
-        } else {
-            (functions.sendrecv)(
-                send,
-                send_count,
-                send_type,
-                destination,
-                send_tag,
-                receive,
-                receive_count,
-                receive_type,
-                source,
-                receive_tag,
-                comm,
-                real_status,
-            )
-        };
-        if !status.is_null() {
-            *status = api.status_back(&real);
-        }
-        code
-    })
-}
-
-/// Starts to send.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPIABI_Isend(
-    buffer: *const c_void,
-    count: c_int,
-    datatype: Handle,
-    destination: c_int,
-    tag: c_int,
-    comm: Handle,
-    request: *mut Handle,
-) -> c_int {
-    const NAME: &str = "MPI_Isend";
-    let mpi = mpi(NAME);
-    // SAFETY: the arguments are those of the standard, translated; `request` is valid for writing.
-    with_api!(mpi.library(), api => unsafe {
-        let mut real = api.request(abi::REQUEST_NULL);
-        let datatype = known(NAME, api.datatype(datatype));
-        let comm = api.comm(mpi.comm(comm));
-        let code = (api.functions.isend)(buffer, count, datatype, api.peer(destination), tag, comm, &raw mut real);
-        *request = api.request_back(real);
-        code
-    })
-}
-
-/// Starts to receive.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPIABI_Irecv(
-    buffer: *mut c_void,
-    count: c_int,
-    datatype: Handle,
-    source: c_int,
-    tag: c_int,
-    comm: Handle,
-    request: *mut Handle,
-) -> c_int {
-    const NAME: &str = "MPI_Irecv";
-    let mpi = mpi(NAME);
-    // SAFETY: the arguments are those of the standard, translated; `request` is valid for writing.
-    with_api!(mpi.library(), api => unsafe {
-        let mut real = api.request(abi::REQUEST_NULL);
-        let datatype = known(NAME, api.datatype(datatype));
-        let comm = api.comm(mpi.comm(comm));
-        let code =
-            (api.functions.irecv)(buffer, count, datatype, api.peer(source), api.tag(tag), comm, &raw mut real);
-        *request = api.request_back(real);
-        code
-    })
-}
-
-/// Waits until a request is complete.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPIABI_Wait(request: *mut Handle, status: *mut Status) -> c_int {
-    const NAME: &str = "MPI_Wait";
-    let mpi = mpi(NAME);
-    let _inside = calls::enter(Call { function: NAME, message: None, over: Over::Unknown });
-    let mut real_status = RealStatus::default();
-    // SAFETY: the arguments are those of the standard, translated; `request` is valid for reading and writing.
-    with_api!(mpi.library(), api => unsafe {
-        let mut real = api.request(*request);
-        let to = api.status(status, &mut real_status);
-        let code = if waiting::is_yielding() {
-            waiting::complete(api, &mut real, to)
-        } else {
-            (api.functions.wait)(&raw mut real, to)
-        };
-        *request = api.request_back(real);
-        if !status.is_null() {
-            *status = api.status_back(&real_status);
-        }
-        code
     })
 }

@@ -2,4 +2,5 @@
 
 pub mod constants;
 pub mod functions;
+pub mod point_to_point;
 pub mod unprovided;

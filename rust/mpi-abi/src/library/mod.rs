@@ -40,7 +40,7 @@ impl fmt::Display for Family {
 /// The functions and numbers of an opened library, by the width of its handles.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // there is one in a process, and a pointer would cost a load in each call
-pub enum Calls {
+pub enum AnyApi {
     /// 32-bit handles: the MPICH family.
     Narrow(Api<c_int>),
     /// Pointers as handles: Open MPI and the standard ABI.
@@ -52,9 +52,9 @@ pub enum Calls {
 #[doc(hidden)]
 macro_rules! with_api {
     ($library:expr, $api:ident => $body:expr) => {
-        match $library.calls() {
-            $crate::library::Calls::Narrow($api) => $body,
-            $crate::library::Calls::Wide($api) => $body,
+        match $library.api() {
+            $crate::library::AnyApi::Narrow($api) => $body,
+            $crate::library::AnyApi::Wide($api) => $body,
         }
     };
 }
@@ -64,7 +64,7 @@ macro_rules! with_api {
 pub struct Library {
     path: PathBuf,
     family: Family,
-    calls: Calls,
+    api: AnyApi,
     object: dl::Library,
 }
 
@@ -85,16 +85,16 @@ impl Library {
             Family::Mpich
         };
         // SAFETY: the family was just read off the library, so the types of `Api` are those of its functions.
-        let calls = unsafe {
+        let api = unsafe {
             match family {
-                Family::Mpich => Api::mpich(&object).map(Calls::Narrow),
-                Family::OpenMpi => Api::open_mpi(&object).map(Calls::Wide),
-                Family::Standard => Api::standard(&object).map(Calls::Wide),
+                Family::Mpich => Api::mpich(&object).map(AnyApi::Narrow),
+                Family::OpenMpi => Api::open_mpi(&object).map(AnyApi::Wide),
+                Family::Standard => Api::standard(&object).map(AnyApi::Wide),
             }
         }
         .map_err(|error| unusable(loader_says(&error)))?;
         let path = loaded::file_of(&object).ok_or_else(|| unusable("it has no MPI_Init_thread".into()))?;
-        Ok(Self { path, family, calls, object })
+        Ok(Self { path, family, api, object })
     }
 
     /// The file that defines `MPI_Init_thread`.
@@ -111,8 +111,8 @@ impl Library {
 
     /// Its functions and numbers.
     #[must_use]
-    pub fn calls(&self) -> &Calls {
-        &self.calls
+    pub fn api(&self) -> &AnyApi {
+        &self.api
     }
 
     /// A variable that MPI reads when it starts, and what it has to be if it isn't set: where the providers of Intel's
@@ -174,11 +174,11 @@ impl Library {
     }
 
     /// Turns the code that a function returned into a result.
-    pub fn check(&self, call: &'static str, code: c_int) -> Result<(), Error> {
+    pub fn check(&self, function: &'static str, code: c_int) -> Result<(), Error> {
         if code == SUCCESS {
             return Ok(());
         }
-        Err(Error::Call { call, path: self.path.clone(), message: self.error_string(code) })
+        Err(Error::Failed { function, path: self.path.clone(), message: self.error_string(code) })
     }
 
     /// The level of thread support that `number` means in this library.
