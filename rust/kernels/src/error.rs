@@ -55,13 +55,7 @@ pub(crate) fn check(valid: bool, message: impl FnOnce() -> String) -> Result<(),
     if valid { Ok(()) } else { Err(Error::Tables(message())) }
 }
 
-/// An error unless `offsets` begin at 0, don't fall and end at `end`.
-pub(crate) fn check_offsets(name: &str, offsets: &[i32], end: usize) -> Result<(), Error> {
-    let (Some(&first), Some(&last)) = (offsets.first(), offsets.last()) else {
-        return check(false, || format!("`{name}` is empty, but has one number more than it has ranges"));
-    };
-    check(first == 0, || format!("`{name}` begins with {first}, not with 0"))?;
-    check(usize::try_from(last) == Ok(end), || format!("`{name}` ends with {last}, not with {end}"))?;
-    let falls = offsets.windows(2).position(|pair| pair[0] > pair[1]);
-    check(falls.is_none(), || format!("`{name}` falls after index {}", falls.unwrap_or_default()))
+/// A number that counts things of which there are so many.
+pub(crate) fn index(number: i32, count: usize) -> Option<usize> {
+    usize::try_from(number).ok().filter(|&number| number < count)
 }

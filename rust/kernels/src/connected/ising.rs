@@ -5,6 +5,7 @@
 //! NetKet orders them: the diagonal first, then the flips by site.
 
 use crate::Error;
+use crate::error::index;
 use crate::numbers::{MatrixElement, Sample};
 use crate::sites::TwoStates;
 
@@ -18,7 +19,7 @@ pub struct Lattice<'a> {
 impl<'a> Lattice<'a> {
     /// Checks that each edge joins sites of the lattice. An edge may occur twice, and may join a site to itself.
     pub fn new(sites: usize, edges: &'a [[i32; 2]]) -> Result<Self, Error> {
-        let outside = |&end: &i32| usize::try_from(end).map_or(true, |end| end >= sites);
+        let outside = |&end: &i32| index(end, sites).is_none();
         match edges.iter().position(|ends| ends.iter().any(outside)) {
             None => Ok(Self { sites, edges }),
             Some(edge) => Err(Error::EdgeOutOfRange { edge, ends: edges[edge], sites }),

@@ -1,7 +1,7 @@
 //! The sites, and what local states each has.
 
 use crate::Error;
-use crate::error::check;
+use crate::error::{check, index};
 use std::fmt;
 
 /// The index of a local state.
@@ -73,7 +73,7 @@ impl Sites {
             vec![0; sites]
         } else {
             check(kind.len() == sites, || format!("`kind` has {} sites, but the samples have {sites}", kind.len()))?;
-            let unknown = kind.iter().position(|&kind| usize::try_from(kind).map_or(true, |kind| kind >= count));
+            let unknown = kind.iter().position(|&kind| index(kind, count).is_none());
             check(unknown.is_none(), || {
                 let site = unknown.unwrap_or_default();
                 format!("site {site} is of kind {}, but there are {count} kinds, counted from 0", kind[site])

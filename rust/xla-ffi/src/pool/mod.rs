@@ -87,10 +87,10 @@ impl Pool<'_> {
     /// ```
     /// # use ferroket_xla_ffi::{Error, Frame, Rows};
     /// fn norms(frame: &Frame) -> Result<(), Error> {
-    ///     let x = frame.arg(0, "x")?.typed::<f64>()?;
+    ///     let x = frame.arguments().typed::<f64>("x")?;
     ///     x.expect_rank(2)?;
     ///     let &[rows, columns] = x.dims() else { unreachable!("the rank is 2") };
-    ///     let mut norms = frame.result(0, "norms")?.typed::<f64>()?;
+    ///     let mut norms = frame.results().typed::<f64>("norms")?;
     ///     norms.expect_dims(&[rows])?;
     ///     frame.pool().for_each_part(rows, 64, Rows::new(norms.as_mut_slice(), 1), |range, norms| {
     ///         for (row, norm) in range.zip(norms.into_slice()) {

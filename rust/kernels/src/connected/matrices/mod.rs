@@ -5,8 +5,9 @@
 //! the others in the order of columns. Each entry off the diagonal is a connected element of its own.
 
 use crate::Error;
+use crate::connected::offsets::{check_offsets, range, ranges};
 use crate::connected::{Form, Part, Sink, SinkRow};
-use crate::error::{check, check_offsets};
+use crate::error::{check, index};
 use crate::numbers::{MatrixElement, Sample, copy, vectorized};
 use crate::sites::{Configuration, LocalIndex, LocalStates, Sites};
 use std::collections::HashMap;
@@ -116,7 +117,7 @@ impl<'a> Matrices<'a> {
         let mut last_term = vec![usize::MAX; sites.len()];
         let mut local_indices = Vec::new();
         let mut columns_of = HashMap::new();
-        for (term, (range, &matrix)) in first_site.windows(2).zip(table).enumerate() {
+        for (term, (places, &matrix)) in ranges(first_site).zip(table).enumerate() {
             let matrix = index(matrix, longest.len()).ok_or_else(|| {
                 Error::Tables(format!(
                     "term {term} has matrix {matrix}, but there are {}, counted from 0",
@@ -125,7 +126,7 @@ impl<'a> Matrices<'a> {
             })?;
             let first_digit = digits.len();
             let mut dim = Some(1_usize);
-            for &site in &of_terms[range[0] as usize..range[1] as usize] {
+            for &site in &of_terms[places] {
                 let site = index(site, sites.len()).ok_or_else(|| {
                     Error::Tables(format!(
                         "term {term} acts on site {site}, but there are {} sites, counted from 0",
@@ -140,7 +141,7 @@ impl<'a> Matrices<'a> {
                     digits.push(Digit { site: site as u32, size: size as u32, values: sites.first_value(site) });
                 }
             }
-            let height = (first_row[matrix + 1] - first_row[matrix]) as usize;
+            let height = range(first_row, matrix).len();
             check(dim == Some(height), || {
                 let dim = dim.map_or("too many".into(), |dim| dim.to_string());
                 format!("matrix {matrix} has {height} rows, but the sites of term {term} have {dim} configurations")
@@ -159,8 +160,7 @@ impl<'a> Matrices<'a> {
             max_elements += longest[matrix];
         }
         let with = |has: fn(&Row) -> bool| -> Vec<u32> {
-            let any: Vec<_> =
-                first_row.windows(2).map(|row| rows[row[0] as usize..row[1] as usize].iter().any(has)).collect();
+            let any: Vec<_> = ranges(first_row).map(|matrix| rows[matrix].iter().any(has)).collect();
             (0..).zip(table).filter(|&(_, &matrix)| any[matrix as usize]).map(|(term, _)| term).collect()
         };
         let (on_diagonal, off_diagonal) =
@@ -246,21 +246,16 @@ fn push_local_indices(sizes: &[u32], columns: usize, local_indices: &mut Vec<Loc
     }
 }
 
-/// A number that counts things of which there are so many.
-fn index(number: i32, count: usize) -> Option<usize> {
-    usize::try_from(number).ok().filter(|&number| number < count)
-}
-
 /// All rows, and for each matrix the most entries off the diagonal that one has; an error if an entry is out of place.
 fn rows_of_matrices(tables: &MatrixTables, diagonal: bool) -> Result<(Vec<Row>, Vec<usize>), Error> {
     let mut all = Vec::with_capacity(tables.first_entry.len() - 1);
     let mut longest = Vec::with_capacity(tables.first_row.len() - 1);
-    for (matrix, rows) in tables.first_row.windows(2).enumerate() {
-        let dim = rows[1] - rows[0];
+    for (matrix, rows) in ranges(tables.first_row).enumerate() {
+        let dim = rows.len() as i32;
         let mut most = 0;
-        for (row, range) in tables.first_entry[rows[0] as usize..=rows[1] as usize].windows(2).enumerate() {
+        for (row, entries) in ranges(&tables.first_entry[rows.start..=rows.end]).enumerate() {
             let place = || format!("row {row} of matrix {matrix}");
-            let columns = &tables.columns[range[0] as usize..range[1] as usize];
+            let columns = &tables.columns[entries.clone()];
             if let Some(outside) = columns.iter().find(|column| !(0..dim).contains(*column)) {
                 return Err(Error::Tables(format!("{} has column {outside}, but there are {dim}", place())));
             }
@@ -275,7 +270,7 @@ fn rows_of_matrices(tables: &MatrixTables, diagonal: bool) -> Result<(Vec<Row>, 
                 format!("the columns off the diagonal don't ascend in {}", place())
             })?;
             most = most.max(others.len());
-            let (start, end) = (range[0] as u32, range[1] as u32);
+            let (start, end) = (entries.start as u32, entries.end as u32);
             all.push(Row {
                 on_diagonal: has_diagonal.then_some(start),
                 others: [start + u32::from(has_diagonal), end],

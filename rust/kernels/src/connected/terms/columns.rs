@@ -25,6 +25,12 @@ pub(crate) fn bits(word: impl Into<u64>) -> impl Iterator<Item = usize> {
     })
 }
 
+/// The sites that a row of the tables has bits of.
+#[inline(always)]
+pub(super) fn bits_of_row(row: &[u32]) -> impl Iterator<Item = usize> {
+    row.iter().enumerate().flat_map(|(word, &row)| bits(row).map(move |bit| 32 * word + bit))
+}
+
 /// Ones for the first `len` samples of a block.
 pub(super) fn first_lanes(len: usize) -> Column {
     std::array::from_fn(|word| match len.saturating_sub(64 * word) {

@@ -1,6 +1,6 @@
 //! Sites that are flipped.
 
-use super::columns::bits;
+use super::columns::bits_of_row;
 use std::hint::select_unpredictable;
 
 /// Configurations that differ from the sample at more sites than these are written by a mask of all sites.
@@ -20,15 +20,14 @@ pub(super) struct Flip {
 impl Flip {
     /// The flip of a row of the tables. `masks` has a number for each site of those groups that flip many.
     pub(super) fn new(row: &[u32], sites: usize, masks: &mut Vec<u8>) -> Self {
-        let flipped = || row.iter().enumerate().flat_map(|(word, &flip)| bits(flip).map(move |bit| 32 * word + bit));
         let mut flip =
             Self { count: row.iter().map(|word| word.count_ones()).sum(), first: [0; FEW], mask: masks.len() };
-        for (first, site) in flip.first.iter_mut().zip(flipped()) {
+        for (first, site) in flip.first.iter_mut().zip(bits_of_row(row)) {
             *first = site as u32;
         }
         if flip.count as usize > FEW {
             masks.resize(flip.mask + sites, 0);
-            for site in flipped() {
+            for site in bits_of_row(row) {
                 masks[flip.mask + site] = 1;
             }
         }

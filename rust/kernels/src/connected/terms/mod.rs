@@ -9,11 +9,12 @@
 //! of the columns in its mask, and its sign the XOR of those in its sign mask.
 
 use crate::Error;
+use crate::connected::offsets::{check_offsets, range};
 use crate::connected::{Form, Part, Sink};
-use crate::error::{check, check_offsets};
+use crate::error::check;
 use crate::numbers::{MatrixElement, Sample, copy, vectorized};
 use crate::sites::{Configuration, LocalIndex, LocalStates, Sites};
-use columns::{accumulate, first_lanes, transpose};
+use columns::{accumulate, bits_of_row, first_lanes, transpose};
 use flips::{Flip, select};
 
 mod columns;
@@ -115,8 +116,7 @@ impl<'a> Terms<'a> {
     /// The sites that a group flips.
     #[inline(always)]
     fn flipped(&self, group: usize) -> impl Iterator<Item = usize> + use<'a> {
-        let flip = self.row(self.tables.flip, group).iter().enumerate();
-        flip.flat_map(|(word, &flip)| bits(flip).map(move |bit| 32 * word + bit))
+        bits_of_row(self.row(self.tables.flip, group))
     }
 
     /// Those of `samples` for which a term is active.
@@ -162,7 +162,7 @@ impl<'a> Terms<'a> {
     ) -> Column {
         let mut any = if self.diagonal && group == 0 { samples } else { [0; WORDS] };
         sums.as_flattened_mut().fill(T::default());
-        let terms = self.tables.first[group] as usize..self.tables.first[group + 1] as usize;
+        let terms = range(self.tables.first, group);
         for (term, &value) in terms.clone().zip(&values[terms]) {
             let active = self.active(term, columns, samples);
             if active == [0; WORDS] {

@@ -2,6 +2,7 @@
 
 use super::columns::bits;
 use super::{TermTables, Terms};
+use crate::connected::offsets::range;
 use crate::numbers::MatrixElement;
 use std::ops::Range;
 
@@ -38,13 +39,13 @@ impl<'a, V: MatrixElement> SparseTerms<'a, V> {
         let (mut flips, mut first_flip) = (Vec::new(), vec![0]);
         let mut of_site = vec![Vec::new(); terms.sites];
         for group in 0..terms.groups() {
-            for term in first[group] as u32..first[group + 1] as u32 {
-                let rows = [mask, pattern, sign].map(|table| terms.row(table, term as usize));
+            for term in range(first, group) {
+                let rows = [mask, pattern, sign].map(|table| terms.row(table, term));
                 for word in (0..terms.words).filter(|&word| rows[0][word] | rows[2][word] != 0) {
                     let [mask, pattern, sign] = rows.map(|row| row[word]);
                     looks.push(Look { word: word as u32, mask, pattern, sign });
                     for bit in bits(mask | sign) {
-                        of_site[32 * word + bit].push((term, group as u32));
+                        of_site[32 * word + bit].push((term as u32, group as u32));
                     }
                 }
                 first_look.push(looks.len() as u32);
@@ -70,7 +71,7 @@ impl<'a, V: MatrixElement> SparseTerms<'a, V> {
     /// The terms of a group.
     #[inline(always)]
     pub(crate) fn of_group(&self, group: usize) -> Range<usize> {
-        self.first[group] as usize..self.first[group + 1] as usize
+        range(self.first, group)
     }
 
     /// The sites that a group flips.

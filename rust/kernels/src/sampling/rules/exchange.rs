@@ -3,7 +3,7 @@
 use super::TransitionRule;
 use super::members::Members;
 use crate::Error;
-use crate::error::check;
+use crate::error::{check, index};
 use crate::sites::LocalIndex;
 use rand::{Rng, RngExt};
 
@@ -30,7 +30,7 @@ impl Clusters {
         })?;
         let mut of_site = vec![Vec::new(); sites];
         for (edge, &ends) in pairs.iter().enumerate() {
-            if !ends.iter().all(|&end| usize::try_from(end).is_ok_and(|end| end < sites)) {
+            if ends.iter().any(|&end| index(end, sites).is_none()) {
                 return Err(Error::EdgeOutOfRange { edge, ends, sites });
             }
             if ends[0] != ends[1] {
