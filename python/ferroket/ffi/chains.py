@@ -11,7 +11,7 @@ from jax.interpreters import batching, mlir
 
 from ferroket.ffi.compact import on_one_device
 from ferroket.ffi.family import Attribute, Attributes, for_handler, static
-from ferroket.ffi.rules import batched
+from ferroket.ffi.primitives import batched
 from ferroket.ffi.varying import align
 
 _KEY_WORDS = 8

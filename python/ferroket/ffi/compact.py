@@ -19,7 +19,7 @@ from ferroket._compat.jax import lower_with_devices
 from ferroket.ffi.connected import connected_elements_p, matrix_element_tangents
 from ferroket.ffi.family import Attribute, Attributes, Family, for_handler, static
 from ferroket.ffi.partitioning import along_batch, unsharded
-from ferroket.ffi.rules import as_numbers, batched, per_sample
+from ferroket.ffi.primitives import as_numbers, batched, per_sample
 from ferroket.ffi.varying import align
 
 _SHARDED = (

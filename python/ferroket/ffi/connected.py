@@ -16,7 +16,7 @@ from jax.interpreters import ad, batching, mlir
 from ferroket._compat.jax import lower_with_devices
 from ferroket.ffi.family import Attribute, Attributes, Family, for_handler, static
 from ferroket.ffi.partitioning import along_batch
-from ferroket.ffi.rules import as_numbers, batched, per_sample
+from ferroket.ffi.primitives import as_numbers, batched, per_sample
 from ferroket.ffi.varying import align
 
 

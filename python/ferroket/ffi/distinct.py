@@ -9,7 +9,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
 from ferroket.ffi.compact import on_one_device
-from ferroket.ffi.rules import as_numbers, batched
+from ferroket.ffi.primitives import as_numbers, batched
 from ferroket.ffi.varying import align
 
 

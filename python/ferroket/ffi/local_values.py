@@ -10,7 +10,7 @@ from jax.interpreters import batching, mlir
 
 from ferroket.ffi.compact import on_one_device
 from ferroket.ffi.family import Attribute, Attributes, Family, for_handler, static
-from ferroket.ffi.rules import as_numbers, batched
+from ferroket.ffi.primitives import as_numbers, batched
 from ferroket.ffi.varying import align
 
 
