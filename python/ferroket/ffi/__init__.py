@@ -5,6 +5,7 @@ This is the only package that knows :mod:`jax.ffi`. An operator family describes
 :func:`compact_elements` and :func:`count_elements`.
 """
 
+from ferroket.ffi.arguments import ExchangeArguments, IsingArguments, MatrixArguments, TermArguments
 from ferroket.ffi.chains import metropolis_chains
 from ferroket.ffi.compact import compact_elements, count_elements
 from ferroket.ffi.connected import connected_elements
@@ -14,7 +15,11 @@ from ferroket.ffi.local_values import known_local_values
 
 __all__ = [
     "Attribute",
+    "ExchangeArguments",
     "Family",
+    "IsingArguments",
+    "MatrixArguments",
+    "TermArguments",
     "compact_elements",
     "connected_elements",
     "count_elements",

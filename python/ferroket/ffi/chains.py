@@ -9,6 +9,7 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
+from ferroket.ffi.arguments import ChainArguments
 from ferroket.ffi.compact import on_one_device
 from ferroket.ffi.family import Attribute, Attributes, for_handler, static
 from ferroket.ffi.primitives import batched
@@ -52,9 +53,9 @@ def metropolis_chains(
         key = jax.random.key_data(key)
     words = key.astype(np.uint32).ravel()[:_KEY_WORDS]
     words = jnp.pad(words, (0, _KEY_WORDS - words.size))
-    numbers = [start.astype(np.uint16), chains.astype(np.uint32), words, power]
+    common = ChainArguments(start.astype(np.uint16), chains.astype(np.uint32), words, power)
     samples, accepted = metropolis_chains_p.bind(
-        *align([*numbers, *of_rule, *of_amplitudes]),
+        *align([*common, *of_rule, *of_amplitudes]),
         amplitudes=amplitudes,
         length=length,
         attributes=static(attributes),
@@ -76,13 +77,13 @@ def _types(start: Any, *_: Any, length: int, **__: Any) -> list[Any]:
     return [on_one_device(start, (chains, length, sites), start.dtype), on_one_device(start, (chains,), _accepted())]
 
 
-def _call(*args: jax.Array, amplitudes: str, length: int, attributes: Attributes) -> list[jax.Array]:
-    chains, sites = args[0].shape
+def _call(start: jax.Array, *args: jax.Array, amplitudes: str, length: int, attributes: Attributes) -> list[jax.Array]:
+    chains, sites = start.shape
     results = [
         jax.ShapeDtypeStruct((chains, length, sites), np.uint16),
         jax.ShapeDtypeStruct((chains,), _accepted()),
     ]
-    return list(jax.ffi.ffi_call(f"ferroket_chains_{amplitudes}", results)(*args, **for_handler(attributes)))
+    return list(jax.ffi.ffi_call(f"ferroket_chains_{amplitudes}", results)(start, *args, **for_handler(attributes)))
 
 
 metropolis_chains_p.def_abstract_eval(_types)

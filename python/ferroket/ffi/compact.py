@@ -154,7 +154,7 @@ def _compact_reference(
     n_samples, n_sites = x.shape
     unused = jnp.broadcast_to(jnp.asarray(family.filler(*tables, **static)), (capacity, n_sites)).astype(x.dtype)
     if not n_samples:
-        mels = jnp.zeros_like(tables[family.coefficients[0]], shape=(capacity,))
+        mels = jnp.zeros_like(family.a_coefficient(tables), shape=(capacity,))
         return [unused, mels, jnp.zeros((capacity,), jnp.int32), jnp.zeros((2,), jnp.int32)]
     mels, moves = family.elements(x, *tables, n_conn=n_conn, **static)
     places, cursor = _places(

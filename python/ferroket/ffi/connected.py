@@ -89,11 +89,11 @@ def matrix_element_tangents(
     x: jax.Array, tables: Sequence[Any], tangents: Sequence[Any], *, family: Family, **params: Any
 ) -> jax.Array | None:
     """The tangents of the padded matrix elements, given those of the tables; None if they are zero."""
-    coefficients = [tangents[i] for i in family.coefficients]
+    coefficients = [tangents[i] for i in family.places]
     if all(isinstance(tangent, ad.Zero) for tangent in coefficients):
         return None
     moved = list(tables)
-    for i, tangent in zip(family.coefficients, coefficients, strict=True):
+    for i, tangent in zip(family.places, coefficients, strict=True):
         moved[i] = ad.instantiate_zeros(tangent)
     (mels,) = connected_elements_p.bind(x, *moved, family=family, **{**params, "states": False})
     return mels
@@ -121,7 +121,7 @@ def _transpose(cotangents: Sequence[Any], x: Any, *tables: Any, family: Family, 
     def matrix_elements(*coefficients: jax.Array) -> jax.Array:
         # As constants of the program, tables would be mixed up by the XLA of jaxlib 0.7 and 0.8, if read twice.
         barrier = jax.lax.optimization_barrier
-        filled = [table if i in family.coefficients else barrier(table) for i, table in enumerate(tables)]
+        filled = [table if i in family.places else barrier(table) for i, table in enumerate(tables)]
         for i, coefficient in zip(unknown, coefficients, strict=True):
             filled[i] = coefficient
         return family.reference(x, *filled, **static)[-1]

@@ -1,8 +1,9 @@
 """What the primitives know of an operator family."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -45,7 +46,8 @@ class Family:
             It runs where there are no CPUs, and its transpose is that of the primitive.
         configurations: The connected configurations in pure JAX: ``configurations(x, moves, *tables,
             **attributes)`` with ``x`` of shape ``(..., N)`` and moves that broadcast with its ``...``.
-        coefficients: Which of the tables are coefficients: the matrix elements have their dtype, and are
+        arguments: The tables by name, in the order in which all functions and handlers take them.
+        coefficients: The names of those that are coefficients: the matrix elements have their dtype, and are
             a linear function of them together. The other tables hold integers.
         filler: ``filler(*tables, **attributes)`` gives a valid sample, or one value that all sites can take.
     """
@@ -53,7 +55,8 @@ class Family:
     target: str
     elements: Callable[..., tuple[jax.Array, Any]]
     configurations: Callable[..., jax.Array]
-    coefficients: tuple[int, ...]
+    arguments: type[NamedTuple]
+    coefficients: tuple[str, ...]
     filler: Callable[..., Any]
 
     def __post_init__(self) -> None:
@@ -88,6 +91,15 @@ class Family:
         mels, moves = jax.tree.map(lambda padded: padded[..., :1], elements) if diagonal_only else elements
         return (self.configurations(x[..., None, :], moves, *tables, **attributes), mels) if states else (mels,)
 
+    @functools.cached_property
+    def places(self) -> tuple[int, ...]:
+        """Where the coefficients are among the tables."""
+        return tuple(self.arguments._fields.index(name) for name in self.coefficients)
+
+    def a_coefficient(self, tables: Sequence[Any]) -> Any:
+        """One of the coefficients among the tables."""
+        return tables[self.places[0]]
+
     def result_dtype(self, tables: Sequence[Any]) -> Any:
         """The dtype of the matrix elements."""
-        return tables[self.coefficients[0]].dtype
+        return self.a_coefficient(tables).dtype

@@ -55,9 +55,9 @@ def _types(x: Any, *_: Any, **__: Any) -> list[Any]:
     return [on_one_device(x, x.shape[:1], _dtype())]
 
 
-def _call(*args: jax.Array, family: Family, amplitudes: str, attributes: Attributes) -> list[jax.Array]:
-    local = jax.ShapeDtypeStruct(args[0].shape[:1], _dtype())
-    return list(jax.ffi.ffi_call(family.handler(f"_{amplitudes}"), [local])(*args, **for_handler(attributes)))
+def _call(x: jax.Array, *tables: jax.Array, family: Family, amplitudes: str, attributes: Attributes) -> list[jax.Array]:
+    local = jax.ShapeDtypeStruct(x.shape[:1], _dtype())
+    return list(jax.ffi.ffi_call(family.handler(f"_{amplitudes}"), [local])(x, *tables, **for_handler(attributes)))
 
 
 known_local_values_p.def_abstract_eval(_types)

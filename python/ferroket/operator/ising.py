@@ -10,7 +10,7 @@ import numpy as np
 from netket.operator import IsingJax, IsingNumba
 from netket.utils.numbers import StaticZero, is_scalar
 
-from ferroket.ffi import Family, connected_elements
+from ferroket.ffi import Family, IsingArguments, connected_elements
 from ferroket.operator.accelerated import Accelerated
 from ferroket.operator.compiled import Form, Terms, local_states, site_bits
 from ferroket.operator.local_operator import LocalOperator
@@ -48,7 +48,8 @@ _ISING = Family(
     target="ferroket_ising",
     elements=_matrix_elements,
     configurations=_configurations,
-    coefficients=(1, 2),
+    arguments=IsingArguments,
+    coefficients=("h", "J"),
     filler=lambda *_, first, **__: first,
 )
 
@@ -62,9 +63,7 @@ def _elements(operator: "Ising", x: jax.Array, *, states: bool) -> tuple[jax.Arr
     return connected_elements(
         _ISING,
         x,
-        operator.edges,
-        h,
-        J,
+        *IsingArguments(operator.edges, h, J),
         n_conn=operator.max_conn_size,
         states=states,
         first=first,

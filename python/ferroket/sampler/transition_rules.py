@@ -10,7 +10,7 @@ import numpy as np
 from netket.sampler.rules import ExchangeRule, FermionHopRule, LocalRule
 
 from ferroket._compat.netket import HamiltonianRule
-from ferroket.ffi import Attribute
+from ferroket.ffi import Attribute, ExchangeArguments
 from ferroket.operator.cache import accelerated
 from ferroket.operator.compiled import Terms
 from ferroket.operator.sectors import Sector, sectors
@@ -45,7 +45,7 @@ def kernel_rule(rule: Any, hilbert: Any) -> KernelRule | str:
         weights = getattr(rule, "probabilities", None)  # NetKet has them since 3.22
         weights = jnp.zeros(0, float) if weights is None else weights
         clusters = jnp.asarray(rule.clusters, np.int32).reshape(-1, 2)
-        return _not_conserved(rule.clusters, hilbert) or KernelRule("exchange", (clusters, weights))
+        return _not_conserved(rule.clusters, hilbert) or KernelRule("exchange", ExchangeArguments(clusters, weights))
     if isinstance(rule, HamiltonianRule):
         return _hamiltonian(rule, hilbert)
     return f"there are kernels for the local, the exchange and the Hamiltonian rule, and this is {type(rule).__name__}"
@@ -60,8 +60,7 @@ def _hamiltonian(rule: Any, hilbert: Any) -> KernelRule | str:
     form = operator._form
     if not isinstance(form, Terms):
         return "the rule's operator isn't a sum of non-branching terms, the form that the kernels take"
-    # Without the kinds of sites, of which there is one.
-    arrays = tuple(map(jnp.asarray, form.with_weights().tables[1:]))
+    arrays = tuple(map(jnp.asarray, form.with_weights().tables.of_rule()))
     return KernelRule("hamiltonian", arrays, (("diagonal", form.diagonal),))
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import jax
 import numpy as np
 
-from ferroket.ffi import Attribute, Family
+from ferroket.ffi import Attribute, Family, MatrixArguments
 from ferroket.ffi.references import sites as site_references
 from ferroket.ffi.references import tables as references
 from ferroket.operator.compiled.form import Form, coefficients
@@ -49,7 +49,8 @@ class Tables(Form):
         target="ferroket_tables",
         elements=references.elements,
         configurations=references.configurations,
-        coefficients=(7,),
+        arguments=MatrixArguments,
+        coefficients=("values",),
         filler=site_references.first_local_states,
     )
 
@@ -66,10 +67,18 @@ class Tables(Form):
     max_conn_size: int
 
     @property
-    def tables(self) -> tuple[Any, ...]:
+    def tables(self) -> MatrixArguments:
         """The arrays in the order in which the kernels take them."""
-        of_terms = (self.first_site, self.acting_on, self.table)
-        return (self.sites.kind, *of_terms, self.first_row, self.first_entry, self.columns, self.values)
+        return MatrixArguments(
+            kind=self.sites.kind,
+            first_site=self.first_site,
+            sites=self.acting_on,
+            table=self.table,
+            first_row=self.first_row,
+            first_entry=self.first_entry,
+            columns=self.columns,
+            values=self.values,
+        )
 
     @property
     def attributes(self) -> dict[str, Attribute]:

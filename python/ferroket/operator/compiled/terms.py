@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ferroket.ffi import Attribute, Family
+from ferroket.ffi import Attribute, Family, TermArguments
 from ferroket.ffi.references import sites as site_references
 from ferroket.ffi.references import terms as references
 from ferroket.operator.compiled.form import Form, coefficients
@@ -100,7 +100,8 @@ class Terms(Form):
         target="ferroket_terms",
         elements=references.elements,
         configurations=references.configurations,
-        coefficients=(6,),
+        arguments=TermArguments,
+        coefficients=("values",),
         filler=site_references.first_local_states,
     )
 
@@ -116,9 +117,17 @@ class Terms(Form):
     max_conn_size: int
 
     @property
-    def tables(self) -> tuple[Any, ...]:
+    def tables(self) -> TermArguments:
         """The arrays in the order in which the kernels take them."""
-        return (self.sites.kind, self.flip, self.first, self.mask, self.pattern, self.sign, self.values)
+        return TermArguments(
+            kind=self.sites.kind,
+            flip=self.flip,
+            first=self.first,
+            mask=self.mask,
+            pattern=self.pattern,
+            sign=self.sign,
+            values=self.values,
+        )
 
     @property
     def attributes(self) -> dict[str, Attribute]:

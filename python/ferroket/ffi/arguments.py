@@ -1,0 +1,61 @@
+"""The arguments of the Rust handlers behind the samples: each table by its name, in the order in which Rust reads them.
+
+This is the one place in Python that knows the order; ``rust/handlers/src`` has it in ``operators.rs``, ``ising.rs`` and
+``chains.rs``. All are tuples of arrays.
+"""
+
+from typing import Any, NamedTuple
+
+
+class TermArguments(NamedTuple):
+    """The form of non-branching terms; see :mod:`ferroket.ffi.references.terms`."""
+
+    kind: Any
+    flip: Any
+    first: Any
+    mask: Any
+    pattern: Any
+    sign: Any
+    values: Any
+
+    def of_rule(self) -> tuple[Any, ...]:
+        """Those of the chains' rule ``hamiltonian``: without the kinds of sites, of which there is one."""
+        _, *rest = self
+        return tuple(rest)
+
+
+class MatrixArguments(NamedTuple):
+    """The form of matrices on a few sites; see :mod:`ferroket.ffi.references.tables`."""
+
+    kind: Any
+    first_site: Any
+    sites: Any
+    table: Any
+    first_row: Any
+    first_entry: Any
+    columns: Any
+    values: Any
+
+
+class IsingArguments(NamedTuple):
+    """The transverse-field Ising Hamiltonian."""
+
+    edges: Any
+    h: Any
+    J: Any
+
+
+class ExchangeArguments(NamedTuple):
+    """The chains' rule ``exchange``."""
+
+    clusters: Any
+    weights: Any
+
+
+class ChainArguments(NamedTuple):
+    """What all chains have in common, before the arguments of their rule and of their amplitudes."""
+
+    start: Any
+    chains: Any
+    key: Any
+    power: Any
