@@ -3,7 +3,7 @@
 use crate::{BufferMut, Element};
 
 /// Smaller buffers come from memory that the allocator has had before; the call would cost more than it saves.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 const WORTHWHILE: usize = 4 << 20;
 
 impl<T: Element> BufferMut<'_, T> {
@@ -12,7 +12,7 @@ impl<T: Element> BufferMut<'_, T> {
     /// The runtime allocates large results anew in each call, so that writing them is mostly a matter of page faults:
     /// one in 4 KiB, or with huge pages one in 2 MiB. It is a hint: where the system has no huge pages, it does nothing.
     pub fn advise_huge_pages(&mut self) {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", not(miri)))]
         {
             let bytes = size_of_val(self.as_mut_slice());
             // SAFETY: `sysconf` only reads.

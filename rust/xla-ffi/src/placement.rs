@@ -1,20 +1,22 @@
 //! Where threads run. The scheduler of Linux may put a thread that is woken on the processor of the one that wakes it,
 //! though others are idle, and leave both there for milliseconds: longer than a kernel takes.
+//!
+//! Miri has no processors: there, as on systems that don't tell, threads stay where they are.
 
 /// The processor that this thread runs on, if the system tells.
 pub(crate) fn processor() -> Option<usize> {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     {
         // SAFETY: it takes nothing, and changes nothing.
         usize::try_from(unsafe { libc::sched_getcpu() }).ok()
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(all(target_os = "linux", not(miri))))]
     None
 }
 
 /// Lets others have this processor, if they wait for it.
 pub(crate) fn give_way() {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     // SAFETY: it takes nothing; that others run is always possible.
     unsafe {
         libc::sched_yield();
@@ -23,7 +25,7 @@ pub(crate) fn give_way() {
 
 /// Moves this thread to another processor than this one, if it is allowed another.
 pub(crate) fn leave(processor: usize) {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     // SAFETY: a set of processors is plain numbers, for which zeros are the empty set; `processor` is one of those that the
     // system has told, and the system gets the set's own size.
     unsafe {
@@ -39,11 +41,11 @@ pub(crate) fn leave(processor: usize) {
             libc::sched_setaffinity(0, size, &raw const allowed);
         }
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(all(target_os = "linux", not(miri))))]
     let _ = processor;
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(all(test, target_os = "linux", not(miri)))]
 mod tests {
     use super::*;
 
