@@ -10,7 +10,7 @@ import numpy as np
 
 import ferroket as fk
 import twins
-from ferroket.operator import netkets
+from ferroket._compat import netket as netkets
 from generated_operators import local_states
 
 COLUMNS = ("padded", "compact", "sharded", "GPU")

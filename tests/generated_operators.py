@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import ferroket as fk
 import twins
-from ferroket.operator import netkets
+from ferroket._compat import netket as netkets
 
 OPERATORS_IN_A_GROUP = 10
 SAMPLES = 6

@@ -13,7 +13,7 @@ import ferroket as fk
 import twins
 from comparing import assert_rows, rows
 from example_operators import BOSONS, CHAIN, FERMIONS, NETKET, SHIFT, SINGLETS, SPIN_ONE, SPINS
-from ferroket.operator import netkets
+from ferroket._compat import netket as netkets
 from generated_operators import local_states
 
 op = fk.operator

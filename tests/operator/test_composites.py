@@ -7,7 +7,7 @@ import pytest
 
 import ferroket as fk
 from example_operators import EXAMPLES
-from ferroket.operator import netkets
+from ferroket._compat import netket as netkets
 
 op = fk.operator
 EMBEDDED = pytest.mark.skipif(not netkets.EMBEDDINGS, reason="this version of NetKet has no embeddings")

@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from comparing import assert_rows, flattened_rows, on_a_gpu, rows, tolerance
-from ferroket.operator import netkets
+from ferroket._compat import netket as netkets
 from ferroket.operator.compiled import Tables
 from generated_operators import FAMILIES, OPERATORS_IN_A_GROUP, WITHOUT_NUMBA, Generated, checks, groups
 

@@ -1,15 +1,15 @@
 """Drop-in operators: NetKet's constructors and NetKet's contract, with connected elements from Rust."""
 
 from ferroket.operator import boson, fermion, permutation, spin
+from ferroket.operator.algebra.composites import accelerate
 from ferroket.operator.bose_hubbard import BoseHubbard
 from ferroket.operator.conserving_fermion import (
     FermiHubbard,
     ParticleNumberAndSpinConservingFermioperator2nd,
     ParticleNumberConservingFermioperator2nd,
 )
-from ferroket.operator.conversion import accelerate
 from ferroket.operator.fermion_operator import FermionOperator2nd
-from ferroket.operator.graph import GraphOperator, Heisenberg
+from ferroket.operator.graph_operator import GraphOperator, Heisenberg
 from ferroket.operator.ising import Ising
 from ferroket.operator.local_operator import LocalOperator
 from ferroket.operator.pauli_strings import PauliStrings

@@ -11,13 +11,13 @@ from netket.hilbert import Fock
 from netket.operator._bose_hubbard.base import BoseHubbardBase
 from netket.utils.numbers import is_scalar
 
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
+from ferroket.operator.algebra.local_matrices import Entries, LocalTerms, most_elements, sparse_matrix, tables
+from ferroket.operator.algebra.sectors import restricted
+from ferroket.operator.algebra.term_list import TermList
+from ferroket.operator.algebra.validation import check_coefficient, is_traced, lattice_edges
 from ferroket.operator.compiled import Form, local_states
 from ferroket.operator.local_operator import LocalOperator
-from ferroket.operator.matrices import Entries, LocalTerms, most_elements, sparse_matrix, tables
-from ferroket.operator.sectors import restricted
-from ferroket.operator.term_list import TermList
-from ferroket.operator.validation import check_coefficient, is_traced, lattice_edges
 
 _COEFFICIENTS = ("U", "V", "J", "mu")
 

@@ -11,8 +11,8 @@ from netket.hilbert import SpinOrbitalFermions
 from netket.operator._fermion2nd.base import FermionOperator2ndBase
 from netket.utils.numbers import is_scalar
 
+from ferroket.operator.algebra.validation import check_coefficient, check_dtype, is_traced, lattice_edges
 from ferroket.operator.fermion_operator import FermionOperator2nd
-from ferroket.operator.validation import check_coefficient, check_dtype, is_traced, lattice_edges
 
 Term = tuple[tuple[int, int], ...]
 

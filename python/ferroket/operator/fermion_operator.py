@@ -10,12 +10,12 @@ from netket.operator._fermion2nd.utils import transpose_term
 from netket.utils.numbers import dtype as dtype_of
 from netket.utils.numbers import is_scalar
 
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
+from ferroket.operator.algebra.compiling import compile_terms
+from ferroket.operator.algebra.sectors import trace
+from ferroket.operator.algebra.term_list import TermList, words_of
+from ferroket.operator.algebra.validation import check_coefficient, check_dtype, check_hilbert, promoted, tolerance
 from ferroket.operator.compiled import site_bits
-from ferroket.operator.compiling import compile_terms
-from ferroket.operator.sectors import trace
-from ferroket.operator.term_list import TermList, words_of
-from ferroket.operator.validation import check_coefficient, check_dtype, check_hilbert, promoted, tolerance
 
 
 @jax.tree_util.register_pytree_node_class

@@ -11,13 +11,19 @@ from netket.operator import IsingJax, IsingNumba
 from netket.utils.numbers import StaticZero, is_scalar
 
 from ferroket.ffi import Family, connected_elements
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
+from ferroket.operator.algebra.local_matrices import sparse_matrix
+from ferroket.operator.algebra.sectors import leaving, own_constraints, restricted, sectors
+from ferroket.operator.algebra.term_list import TermList
+from ferroket.operator.algebra.validation import (
+    check_coefficient,
+    check_samples,
+    is_traced,
+    lattice_edges,
+    two_local_states,
+)
 from ferroket.operator.compiled import Form, Terms, local_states, site_bits
 from ferroket.operator.local_operator import LocalOperator
-from ferroket.operator.matrices import sparse_matrix
-from ferroket.operator.sectors import leaving, own_constraints, restricted, sectors
-from ferroket.operator.term_list import TermList
-from ferroket.operator.validation import check_coefficient, check_samples, is_traced, lattice_edges, two_local_states
 
 
 def _matrix_elements(

@@ -11,12 +11,19 @@ import scipy.sparse
 from netket.operator._local_operator import LocalOperatorBase
 from netket.utils.numbers import is_scalar
 
-from ferroket.operator.accelerated import Accelerated
-from ferroket.operator.compiling import compile_terms
-from ferroket.operator.matrices import Entries, LocalTerms, cluster_parts, sparse_matrix, to_tables, to_terms
-from ferroket.operator.sectors import sectors, trace
-from ferroket.operator.term_list import TermList
-from ferroket.operator.validation import (
+from ferroket.operator.algebra.accelerated import Accelerated
+from ferroket.operator.algebra.compiling import compile_terms
+from ferroket.operator.algebra.local_matrices import (
+    Entries,
+    LocalTerms,
+    cluster_parts,
+    sparse_matrix,
+    to_tables,
+    to_terms,
+)
+from ferroket.operator.algebra.sectors import sectors, trace
+from ferroket.operator.algebra.term_list import TermList
+from ferroket.operator.algebra.validation import (
     check_coefficient,
     check_dtype,
     check_hilbert,

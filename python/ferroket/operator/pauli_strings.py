@@ -9,12 +9,12 @@ from netket.hilbert import AbstractHilbert
 from netket.operator._pauli_strings.base import PauliStringsBase
 from netket.utils.numbers import is_scalar
 
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
+from ferroket.operator.algebra.compiling import compile_terms, in_fewer_terms
+from ferroket.operator.algebra.sectors import trace
+from ferroket.operator.algebra.term_list import TermList, popcount
+from ferroket.operator.algebra.validation import check_dtype, check_hilbert, has_two_states, tolerance
 from ferroket.operator.compiled import site_bits
-from ferroket.operator.compiling import compile_terms, in_fewer_terms
-from ferroket.operator.sectors import trace
-from ferroket.operator.term_list import TermList, popcount
-from ferroket.operator.validation import check_dtype, check_hilbert, has_two_states, tolerance
 
 
 @jax.tree_util.register_pytree_node_class

@@ -18,12 +18,12 @@ from netket.operator import permutation as netkets_permutation
 from netket.utils.group import Permutation
 from netket.utils.numbers import is_scalar
 
-from ferroket.operator.accelerated import Accelerated
-from ferroket.operator.combining import add, multiply, terms_of
+from ferroket._compat.netket import PermutationOperatorBase, SpinFlipBase
+from ferroket.operator.algebra.accelerated import Accelerated
+from ferroket.operator.algebra.combining import add, multiply, terms_of
+from ferroket.operator.algebra.sectors import leaving, sectors
+from ferroket.operator.algebra.term_list import TermList
 from ferroket.operator.compiled import Form, Tables, Terms, local_states, site_bits
-from ferroket.operator.netkets import PermutationOperatorBase, SpinFlipBase
-from ferroket.operator.sectors import leaving, sectors
-from ferroket.operator.term_list import TermList
 from ferroket.operator.term_sum import TermSum
 
 

@@ -9,11 +9,11 @@ from netket.operator import DiscreteJaxOperator
 from netket.utils.numbers import dtype as dtype_of
 from netket.utils.numbers import is_scalar
 
-from ferroket.operator.accelerated import Accelerated
-from ferroket.operator.compiling import compile_terms
-from ferroket.operator.sectors import trace
-from ferroket.operator.term_list import TermList
-from ferroket.operator.validation import check_coefficient
+from ferroket.operator.algebra.accelerated import Accelerated
+from ferroket.operator.algebra.compiling import compile_terms
+from ferroket.operator.algebra.sectors import trace
+from ferroket.operator.algebra.term_list import TermList
+from ferroket.operator.algebra.validation import check_coefficient
 
 
 @jax.tree_util.register_pytree_node_class

@@ -6,14 +6,14 @@ import jax.numpy as jnp
 import netket as nk
 import numpy as np
 
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
+from ferroket.operator.algebra.local_matrices import sparse_matrix
+from ferroket.operator.algebra.sectors import own_constraints
+from ferroket.operator.algebra.term_list import TermList, as_dtype, equal_rows, popcount, sites_of
+from ferroket.operator.algebra.validation import has_two_states
 from ferroket.operator.compiled import site_bits
 from ferroket.operator.ising import Ising
-from ferroket.operator.matrices import sparse_matrix
-from ferroket.operator.sectors import own_constraints
-from ferroket.operator.term_list import TermList, as_dtype, equal_rows, popcount, sites_of
 from ferroket.operator.term_sum import TermSum
-from ferroket.operator.validation import has_two_states
 
 _LARGEST_MATRIX = 10
 """So many sites, at most, may a local matrix act on that stands for terms."""

@@ -9,10 +9,12 @@ from netket.operator import permutation as netkets_permutation
 from netket.operator._prod.base import ProductOperator
 from netket.operator._sum.base import SumOperator
 
-from ferroket.operator import netkets
-from ferroket.operator.accelerated import Accelerated
+from ferroket._compat import netket as netkets
+from ferroket.operator.algebra.accelerated import Accelerated
+from ferroket.operator.algebra.combining import add, as_local, multiply, terms_of
+from ferroket.operator.algebra.sectors import own_constraints
+from ferroket.operator.algebra.validation import has_two_states
 from ferroket.operator.bose_hubbard import BoseHubbard
-from ferroket.operator.combining import add, as_local, multiply, terms_of
 from ferroket.operator.conserving_fermion import (
     FermiHubbard,
     ParticleNumberAndSpinConservingFermioperator2nd,
@@ -23,9 +25,7 @@ from ferroket.operator.ising import Ising
 from ferroket.operator.local_operator import LocalOperator
 from ferroket.operator.pauli_strings import PauliStrings
 from ferroket.operator.permutation import PermutationOperator, PermutationOperatorFermion, SpinFlipOperator
-from ferroket.operator.sectors import own_constraints
 from ferroket.operator.term_sum import TermSum
-from ferroket.operator.validation import has_two_states
 
 
 def accelerate(operator: Any) -> Any:

@@ -14,8 +14,17 @@ import numpy as np
 from netket.hilbert import DiscreteHilbert, DoubledHilbert, TensorHilbert
 from netket.hilbert.constraint import ExtraConstraint, SumConstraint, SumOnPartitionConstraint
 
+from ferroket.operator.algebra.term_list import (
+    TermList,
+    equal_rows,
+    group_of_rows,
+    negated,
+    popcount,
+    runs,
+    sites_of,
+    words_of,
+)
 from ferroket.operator.compiled import Constraint, Constraints, Form, Restricted, site_bits
-from ferroket.operator.term_list import TermList, equal_rows, group_of_rows, negated, popcount, runs, sites_of, words_of
 
 _LARGEST_SUPPORT = 10
 """On so many sites at most, all configurations are looked at to find how many elements there can be."""

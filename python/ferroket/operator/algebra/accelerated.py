@@ -13,11 +13,11 @@ from netket.operator import DiscreteJaxOperator
 from netket.utils.numbers import is_scalar
 from netket.utils.optional_deps import import_optional_dependency
 
+from ferroket.operator.algebra.numbering import states_to_numbers
+from ferroket.operator.algebra.sectors import own_constraints, restricted
+from ferroket.operator.algebra.term_list import TermList
+from ferroket.operator.algebra.validation import check_coefficient, is_traced
 from ferroket.operator.compiled import Form, Terms
-from ferroket.operator.numbering import states_to_numbers
-from ferroket.operator.sectors import own_constraints, restricted
-from ferroket.operator.term_list import TermList
-from ferroket.operator.validation import check_coefficient, is_traced
 
 
 class Accelerated(DiscreteJaxOperator):
@@ -288,7 +288,7 @@ class Accelerated(DiscreteJaxOperator):
 
     def _adopt(self, other: Any) -> Any:
         """Another operator that can be added or multiplied to this one, accelerated if that is possible."""
-        from ferroket.operator.conversion import accelerate
+        from ferroket.operator.algebra.composites import accelerate
 
         if self.hilbert != other.hilbert:
             raise ValueError(
@@ -302,7 +302,7 @@ class Accelerated(DiscreteJaxOperator):
             return other
 
     def __add__(self, other: Any) -> Any:
-        from ferroket.operator.combining import add
+        from ferroket.operator.algebra.combining import add
 
         if is_scalar(other):
             check_coefficient("the constant", other)
@@ -336,13 +336,13 @@ class Accelerated(DiscreteJaxOperator):
         return self
 
     def _op__matmul__(self, other: Any) -> Any:
-        from ferroket.operator.combining import multiply
+        from ferroket.operator.algebra.combining import multiply
 
         other = self._adopt(other)
         return super()._op__matmul__(other) if isinstance(other, self._family) else multiply(self, other)
 
     def _op__rmatmul__(self, other: Any) -> Any:
-        from ferroket.operator.combining import multiply
+        from ferroket.operator.algebra.combining import multiply
 
         other = self._adopt(other)
         if isinstance(other, self._family):
@@ -351,7 +351,7 @@ class Accelerated(DiscreteJaxOperator):
 
     def _own(self, other: Any) -> Any:
         """An operator of NetKet's of this family as one of ours."""
-        from ferroket.operator.conversion import accelerate
+        from ferroket.operator.algebra.composites import accelerate
 
         return accelerate(other)
 
@@ -414,7 +414,7 @@ class Accelerated(DiscreteJaxOperator):
         Raises:
             ValueError: If a term acts on more sites than local matrices are good for.
         """
-        from ferroket.operator.combining import to_local_operator
+        from ferroket.operator.algebra.combining import to_local_operator
 
         return to_local_operator(self)
 
@@ -424,7 +424,7 @@ class Accelerated(DiscreteJaxOperator):
         Raises:
             TypeError: If its sites don't have two local states.
         """
-        from ferroket.operator.combining import to_pauli_strings
+        from ferroket.operator.algebra.combining import to_pauli_strings
 
         return to_pauli_strings(self)
 

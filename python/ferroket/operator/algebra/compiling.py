@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from ferroket.operator.algebra.sectors import confined, most_elements
+from ferroket.operator.algebra.term_list import TermList, as_dtype, group_of_rows, popcount
 from ferroket.operator.compiled import Terms, local_states
-from ferroket.operator.sectors import confined, most_elements
-from ferroket.operator.term_list import TermList, as_dtype, group_of_rows, popcount
 
 _MOST_FLIPS = 8
 """Terms that flip more sites aren't tried as terms that look at them."""

@@ -10,9 +10,9 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse
 
+from ferroket.operator.algebra.sectors import Sector, leaving, sectors
+from ferroket.operator.algebra.term_list import NOISE, TermList, pattern_terms
 from ferroket.operator.compiled import LocalStates, Tables, local_states, site_bits
-from ferroket.operator.sectors import Sector, leaving, sectors
-from ferroket.operator.term_list import NOISE, TermList, pattern_terms
 
 _MOST_BASES = 7
 """On so many sites, each basis of patterns and signs is tried."""

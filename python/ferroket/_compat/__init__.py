@@ -1,0 +1,1 @@
+"""What JAX and NetKet don't promise, or say in other words from version to version."""
