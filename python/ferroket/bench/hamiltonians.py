@@ -6,7 +6,7 @@ from typing import Any
 import netket as nk
 import numpy as np
 
-from ferroket.operator import netkets
+from ferroket._compat import netket as netkets
 
 SPINS = (10, 10)
 PAULI_SITES = 40

@@ -12,7 +12,7 @@ from netket.operator import DiscreteJaxOperator, DiscreteOperator
 from netket.vqs import MCState, get_local_kernel, get_local_kernel_arguments
 
 from ferroket.operator import accelerate
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
 
 PRECEDENCE = -1
 """That of all our rules: below others, so that a rule of a user's own for a kind of states is no conflict."""

@@ -10,7 +10,7 @@ from netket.vqs import MCMixedState, MCState
 from ferroket.local_energy import enabling, family
 from ferroket.local_energy.chunks import chunk_size_of
 from ferroket.operator import accelerate
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
 
 
 @dataclass(frozen=True)

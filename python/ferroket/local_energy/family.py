@@ -13,7 +13,7 @@ from netket.vqs import MCState
 from ferroket.ffi.varying import align
 from ferroket.local_energy import any_network
 from ferroket.local_energy.amplitudes import Amplitudes
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.compiled import Form, LocalStates, Restricted, Tables, Terms
 
 DTYPES = tuple(np.dtype(dtype) for dtype in (np.float32, np.float64, np.complex64, np.complex128))

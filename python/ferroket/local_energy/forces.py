@@ -17,7 +17,7 @@ from netket.vqs import MCState, expect_and_forces, get_local_kernel, get_local_k
 from ferroket.local_energy.any_network import LogPsi, in_chunks
 from ferroket.local_energy.devices import on_each_device
 from ferroket.local_energy.enabling import PRECEDENCE
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
 
 _NETKETS = expect_and_forces.invoke(MCState, AbstractOperator, int)
 

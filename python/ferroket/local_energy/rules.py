@@ -13,7 +13,7 @@ from netket.vqs.mc import check_hilbert
 
 from ferroket.local_energy import any_network, family
 from ferroket.local_energy.enabling import PRECEDENCE, replacement
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
 
 
 def kernel(vstate: MCState, operator: Accelerated) -> Callable[..., Any]:

@@ -8,9 +8,9 @@ from netket.sampler.rules import MetropolisRule
 from netket.sampler.rules.hamiltonian import HamiltonianRuleBase
 
 from ferroket.local_energy import enabling
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
+from ferroket.operator.algebra.sectors import own_constraints
 from ferroket.operator.compiled import allowed
-from ferroket.operator.sectors import own_constraints
 
 
 class ConfinedRule(MetropolisRule):

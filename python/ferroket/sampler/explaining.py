@@ -5,7 +5,7 @@ from typing import Any
 
 from netket.vqs import MCState
 
-from ferroket.operator.sectors import sectors
+from ferroket.operator.algebra.sectors import sectors
 from ferroket.sampler import chains, routing
 from ferroket.sampler.metropolis import MetropolisSampler
 

@@ -12,9 +12,9 @@ from netket.sampler.rules.hamiltonian import HamiltonianRuleBase
 
 from ferroket.ffi import Attribute
 from ferroket.local_energy import enabling
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
+from ferroket.operator.algebra.sectors import Sector, sectors
 from ferroket.operator.compiled import Terms
-from ferroket.operator.sectors import Sector, sectors
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=("tables",), meta_fields=("name", "attributes"))
