@@ -10,7 +10,7 @@ import numpy as np
 
 import ferroket as fk
 import twins
-from ferroket._compat import netket as netkets
+from ferroket._compat import netket as compat
 from generated_operators import local_states
 
 COLUMNS = ("padded", "compact", "sharded", "GPU")
@@ -63,7 +63,7 @@ class _Netket:
         for module in (nk.operator, nk.experimental.operator, nk.operator.permutation):
             if hasattr(module, name):
                 return getattr(module, name)
-        known = {cls.__name__: cls for cls in netkets.SPIN_FLIPS}
+        known = {cls.__name__: cls for cls in compat.SPIN_FLIPS}
         if name not in known:
             raise AttributeError(f"NetKet {nk.__version__} has no {name}")
         return known[name]

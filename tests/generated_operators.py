@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import ferroket as fk
 import twins
-from ferroket._compat import netket as netkets
+from ferroket._compat import netket as compat
 
 OPERATORS_IN_A_GROUP = 10
 SAMPLES = 6
@@ -248,7 +248,7 @@ def builder(family: str, implementation: str) -> Callable[..., Any]:
             nk.operator.FermionOperator2ndJax(*arguments, **options)
         )
     if family == "FermiHubbard" and implementation == "jax":
-        return netkets.FermiHubbard
+        return compat.FermiHubbard
     return getattr(module, family + suffix)
 
 

@@ -13,7 +13,7 @@ import ferroket as fk
 import twins
 from comparing import assert_rows, rows
 from example_operators import BOSONS, CHAIN, FERMIONS, NETKET, SHIFT, SINGLETS, SPIN_ONE, SPINS
-from ferroket._compat import netket as netkets
+from ferroket._compat import netket as compat
 from generated_operators import local_states
 
 op = fk.operator
@@ -191,7 +191,7 @@ def test_conversions_that_cannot_be(convert, error, message):
         convert()
 
 
-@pytest.mark.skipif(not netkets.EMBEDDINGS, reason="this NetKet has no EmbedOperator")
+@pytest.mark.skipif(not compat.EMBEDDINGS, reason="this NetKet has no EmbedOperator")
 @pytest.mark.parametrize(
     ("inner", "others"),
     [(X, SPIN_ONE), (Y, SPIN_ONE), (X, QUBIT), (Y, QUBIT), (NETKETS["permutation"], QUBIT)],

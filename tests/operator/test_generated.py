@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from comparing import assert_rows, flattened_rows, on_a_gpu, rows, tolerance
-from ferroket._compat import netket as netkets
+from ferroket._compat import netket as compat
 from ferroket.operator.compiled import Tables
 from generated_operators import FAMILIES, OPERATORS_IN_A_GROUP, WITHOUT_NUMBA, Generated, checks, groups
 
@@ -198,7 +198,7 @@ def netket_mixes_up_spins() -> bool:
     """Whether NetKet's operators that conserve both spins are wrong for terms with both, as those of 3.20 are."""
     hilbert = nk.hilbert.SpinOrbitalFermions(2, s=1 / 2, n_fermions_per_spin=(1, 1))
     exchange = nk.operator.FermionOperator2ndJax(hilbert, [((2, 1), (1, 1), (0, 0), (3, 0))])
-    conserving = netkets.ParticleNumberAndSpinConserving.from_fermionoperator2nd(exchange)
+    conserving = compat.ParticleNumberAndSpinConserving.from_fermionoperator2nd(exchange)
     return not np.array_equal(conserving.to_dense(), exchange.to_dense())
 
 

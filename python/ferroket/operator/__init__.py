@@ -1,19 +1,23 @@
 """Drop-in operators: NetKet's constructors and NetKet's contract, with connected elements from Rust."""
 
+from ferroket._alongside import load_alongside
 from ferroket.operator import boson, fermion, permutation, spin
-from ferroket.operator.algebra.composites import accelerate
+from ferroket.operator.algebra import composites as _composites  # noqa: F401 (it registers what it converts)
+from ferroket.operator.algebra.registry import accelerate
 from ferroket.operator.bose_hubbard import BoseHubbard
 from ferroket.operator.conserving_fermion import (
-    FermiHubbard,
     ParticleNumberAndSpinConservingFermioperator2nd,
     ParticleNumberConservingFermioperator2nd,
 )
+from ferroket.operator.fermi_hubbard import FermiHubbard
 from ferroket.operator.fermion_operator import FermionOperator2nd
-from ferroket.operator.graph_operator import GraphOperator, Heisenberg
+from ferroket.operator.graph_operator import GraphOperator
+from ferroket.operator.heisenberg import Heisenberg
 from ferroket.operator.ising import Ising
 from ferroket.operator.local_operator import LocalOperator
 from ferroket.operator.pauli_strings import PauliStrings
-from ferroket.operator.permutation import PermutationOperator, PermutationOperatorFermion, SpinFlipOperator
+from ferroket.operator.permutation import PermutationOperator, PermutationOperatorFermion
+from ferroket.operator.spin_flip import SpinFlipOperator
 from ferroket.operator.term_sum import TermSum
 
 __all__ = [
@@ -38,5 +42,4 @@ __all__ = [
     "spin",
 ]
 
-# Whoever has an operator wants NetKet's states to know how to evaluate it.
-from ferroket import local_energy as _local_energy  # noqa: F401
+load_alongside(__name__)

@@ -2,7 +2,6 @@
 
 from typing import Any, Self
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from netket.operator import DiscreteJaxOperator
@@ -11,12 +10,13 @@ from netket.utils.numbers import is_scalar
 
 from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.algebra.compiling import compile_terms
-from ferroket.operator.algebra.sectors import trace
+from ferroket.operator.algebra.registry import register
 from ferroket.operator.algebra.term_list import TermList
+from ferroket.operator.algebra.traces import trace
 from ferroket.operator.algebra.validation import check_coefficient
 
 
-@jax.tree_util.register_pytree_node_class
+@register()
 class TermSum(Accelerated, DiscreteJaxOperator):
     """A sum of non-branching terms: what operators of different families on two-state sites are together.
 

@@ -1,12 +1,16 @@
-"""From a sum of non-branching terms to the compiled form."""
+"""From sums of non-branching terms and of local matrices to the compiled forms."""
 
 from typing import Any
 
 import numpy as np
 
-from ferroket.operator.algebra.sectors import confined, most_elements
-from ferroket.operator.algebra.term_list import TermList, as_dtype, group_of_rows, popcount
-from ferroket.operator.compiled import Terms, local_states
+from ferroket.operator.algebra.bounds import most_elements, most_elements_of_matrices
+from ferroket.operator.algebra.confinement import confined, confined_matrices
+from ferroket.operator.algebra.local_matrices import Entries, LocalTerms
+from ferroket.operator.algebra.term_list import TermList, as_dtype
+from ferroket.operator.compiled import LocalStates, Tables, Terms, local_states
+from ferroket.operator.compiled.masks import Runs, popcount
+from ferroket.operator.compiled.tables import offsets
 
 _MOST_FLIPS = 8
 """Terms that flip more sites aren't tried as terms that look at them."""
@@ -56,7 +60,8 @@ def in_fewer_terms(terms: TermList, cutoff: float = 0.0) -> TermList:
     terms = terms.merged()
     if not len(terms):
         return terms
-    group, n_groups = group_of_rows(terms.flip)
+    groups = Runs.of(terms.flip)
+    group, n_groups = groups.run_of_row, len(groups)
     signed = np.zeros(n_groups, bool)
     np.logical_or.at(signed, group, (terms.flip & terms.sign).any(axis=1))
     counts = np.bincount(group, minlength=n_groups)
@@ -66,10 +71,55 @@ def in_fewer_terms(terms: TermList, cutoff: float = 0.0) -> TermList:
     # In a group, only the terms that have signs at flipped sites and those that they may cancel with are split.
     split = terms[tried].looking_at(lambda terms: terms.flip)
     whole = terms[tried]
-    group, n_groups = group_of_rows(np.concatenate([whole.flip, split.flip]))
+    groups = Runs.of(np.concatenate([whole.flip, split.flip]))
+    group, n_groups = groups.run_of_row, len(groups)
     of_whole, of_split = group[: len(whole)], group[len(whole) :]
     kept = np.abs(split.values) > cutoff
     better = np.bincount(of_split, minlength=n_groups) <= np.bincount(of_whole, minlength=n_groups)
     better[of_split[~kept]] = True
     parts = [terms[~tried], whole[~better[of_whole]], split[kept & better[of_split]]]
     return TermList.total(terms.n_sites, parts).merged()
+
+
+def compile_matrices(local: LocalTerms, constant: Any, hilbert: Any, dtype: Any, *, cutoff: float) -> Tables:
+    """The compiled form of a sum of local matrices and a multiple of the identity.
+
+    Raises:
+        ValueError: If the operator leads out of its Hilbert space.
+    """
+    sites = local_states(hilbert)
+    sizes = sites.sizes_of_sites
+    local = [*confined_matrices(local, hilbert, sizes)]
+    if constant:
+        local.append(((), Entries(1, np.zeros(1, int), np.zeros(1, int), np.asarray([constant]))))
+    diagonal = any((np.abs(entries.values[entries.on_diagonal]) >= cutoff).any() for _, entries in local)
+    if not diagonal:
+        local = [(where, entries.select(~entries.on_diagonal)) for where, entries in local]
+    local = [(where, entries) for where, entries in local if entries.values.size]
+    most = most_elements_of_matrices(local, hilbert, sizes)
+    return tables(sites, local, diagonal=diagonal or not local, most=most, dtype=dtype)
+
+
+def tables(sites: LocalStates, local: LocalTerms, *, diagonal: bool, most: int, dtype: Any) -> Tables:
+    """Local matrices as tables, in which equal ones are stored once; ``most`` elements are off the diagonal."""
+    numbers: dict[Any, int] = {}
+    matrices: list[Entries] = []
+    table = []
+    for _, entries in local:
+        number = numbers.setdefault(entries.key, len(matrices))
+        if number == len(matrices):
+            matrices.append(entries)
+        table.append(number)
+    counts = [np.bincount(entries.row, minlength=entries.size) for entries in matrices]
+    return Tables.from_arrays(
+        sites,
+        offsets([len(where) for where, _ in local]),
+        np.array([site for where, _ in local for site in where], np.int64),
+        np.array(table, np.int64),
+        offsets([entries.size for entries in matrices]),
+        offsets(np.concatenate([np.zeros(0, np.int64), *counts])),
+        np.concatenate([np.zeros(0, np.int64), *(entries.column for entries in matrices)]),
+        np.concatenate([np.zeros(0, dtype), *(entries.values.astype(dtype) for entries in matrices)]),
+        diagonal=diagonal,
+        max_conn_size=most + diagonal,
+    )

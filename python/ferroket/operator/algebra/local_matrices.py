@@ -1,7 +1,6 @@
-"""From local matrices on a few sites to the two compiled forms."""
+"""Local matrices on a few sites: their entries, and what they are as non-branching terms."""
 
 import functools
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,9 +9,8 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse
 
-from ferroket.operator.algebra.sectors import Sector, leaving, sectors
 from ferroket.operator.algebra.term_list import NOISE, TermList, pattern_terms
-from ferroket.operator.compiled import LocalStates, Tables, local_states, site_bits
+from ferroket.operator.compiled import site_bits
 
 _MOST_BASES = 7
 """On so many sites, each basis of patterns and signs is tried."""
@@ -167,55 +165,7 @@ def _in_bases(functions: np.ndarray, bases: Sequence[int], k: int) -> Iterable[t
         yield basis, values
 
 
-# To tables
-
-
-def to_tables(hilbert: Any, local: LocalTerms, constant: Any, cutoff: float, dtype: Any) -> Tables:
-    """A sum of local matrices and a multiple of the identity as tables.
-
-    Raises:
-        ValueError: If the operator leads out of its Hilbert space.
-    """
-    sites = local_states(hilbert)
-    sizes = sites.sizes_of_sites
-    local = [*_confined(hilbert, local, sizes)]
-    if constant:
-        local.append(((), Entries(1, np.zeros(1, int), np.zeros(1, int), np.asarray([constant]))))
-    diagonal = any((np.abs(entries.values[entries.on_diagonal]) >= cutoff).any() for _, entries in local)
-    if not diagonal:
-        local = [(where, entries.select(~entries.on_diagonal)) for where, entries in local]
-    local = [(where, entries) for where, entries in local if entries.values.size]
-    return tables(sites, local, diagonal=diagonal or not local, most=most_elements(hilbert, local, sizes), dtype=dtype)
-
-
-def tables(sites: LocalStates, local: LocalTerms, *, diagonal: bool, most: int, dtype: Any) -> Tables:
-    """Local matrices as tables, in which equal ones are stored once; ``most`` elements are off the diagonal."""
-    numbers: dict[Any, int] = {}
-    matrices: list[Entries] = []
-    table = []
-    for _, entries in local:
-        number = numbers.setdefault(entries.key, len(matrices))
-        if number == len(matrices):
-            matrices.append(entries)
-        table.append(number)
-    counts = [np.bincount(entries.row, minlength=entries.size) for entries in matrices]
-    return Tables.from_arrays(
-        sites,
-        _offsets([len(where) for where, _ in local]),
-        np.array([site for where, _ in local for site in where], np.int64),
-        np.array(table, np.int64),
-        _offsets([entries.size for entries in matrices]),
-        _offsets(np.concatenate([np.zeros(0, np.int64), *counts])),
-        np.concatenate([np.zeros(0, np.int64), *(entries.column for entries in matrices)]),
-        np.concatenate([np.zeros(0, dtype), *(entries.values.astype(dtype) for entries in matrices)]),
-        diagonal=diagonal,
-        max_conn_size=most + diagonal,
-    )
-
-
-def _offsets(lengths: Any) -> np.ndarray:
-    """Where the runs of these lengths start, and where the last one ends."""
-    return np.concatenate([[0], np.cumsum(np.asarray(lengths, np.int64))])
+# Configurations of a few sites
 
 
 def digits(numbers: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
@@ -225,152 +175,6 @@ def digits(numbers: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
     for position in reversed(range(len(sizes))):
         rest, result[..., position] = np.divmod(rest, sizes[position])
     return result
-
-
-def _confined(hilbert: Any, local: LocalTerms, sizes: np.ndarray) -> LocalTerms:
-    """Local matrices without the entries that lead out of the conserved sectors of a space.
-
-    Raises:
-        ValueError: If these don't cancel.
-    """
-    conserved, _ = sectors(hilbert)
-    if not conserved:
-        return local
-    member = [set(sector.sites) for sector in conserved]
-    result, leaks = [], []
-    judged: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
-    for where, entries in local:
-        key = (entries.key, tuple(tuple(site in of_sector for site in where) for of_sector in member))
-        if key not in judged:
-            judged[key] = _judge(where, entries, sizes, conserved, member)
-        leaves, possible = judged[key]
-        if (leaves & possible).any():
-            leaks.append((where, entries.select(leaves & possible)))
-        result.append((where, entries.select(~leaves & possible) if (leaves | ~possible).any() else entries))
-    if leaks:
-        _check_cancelled(hilbert, leaks, sizes, conserved, member)
-    return result
-
-
-def _judge(
-    where: tuple[int, ...], entries: Entries, sizes: np.ndarray, conserved: Sequence[Sector], member: Sequence[set[int]]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Which entries change a conserved number, and which have rows that a configuration of the space can have."""
-    of_sites = sizes[list(where)].tolist()
-    before, after = digits(entries.row, of_sites), digits(entries.column, of_sites)
-    leaves = np.zeros(len(entries.values), bool)
-    possible = np.ones(len(entries.values), bool)
-    for sector, of_sector in zip(conserved, member, strict=True):
-        inside = np.array([site in of_sector for site in where], bool)
-        total = before[:, inside].sum(axis=1)
-        leaves |= after[:, inside].sum(axis=1) != total
-        elsewhere = int((sizes[list(sector.sites)] - 1).sum()) - int((sizes[list(where)] - 1)[inside].sum())
-        possible &= (total <= sector.total) & (sector.total - total <= elsewhere)
-    return leaves, possible
-
-
-def _check_cancelled(
-    hilbert: Any,
-    leaks: LocalTerms,
-    sizes: np.ndarray,
-    conserved: Sequence[Sector],
-    member: Sequence[set[int]],
-) -> None:
-    """Raises the error if entries that lead out aren't zero together.
-
-    The entries that take some sites from the same indices to the same others are functions of the other sites that
-    their matrices act on. These are zero if they are so on all these sites together.
-    """
-    moves: dict[tuple[Any, ...], list[tuple[tuple[int, ...], np.ndarray, complex]]] = defaultdict(list)
-    for where, entries in leaks:
-        of_sites = sizes[list(where)].tolist()
-        before, after = digits(entries.row, of_sites), digits(entries.column, of_sites)
-        for row, column, value in zip(before, after, entries.values, strict=True):
-            moved = row != column
-            sites = np.array(where)
-            order = np.argsort(sites[moved])
-            move = (tuple(sites[moved][order]), tuple(row[moved][order]), tuple(column[moved][order]))
-            moves[move].append((tuple(sites[~moved]), row[~moved], complex(value)))
-    for (sites, before, after), spectators in moves.items():
-        others = sorted({int(site) for where, _, _ in spectators for site in where})
-        shape = sizes[others].tolist()
-        total = np.zeros(shape, complex)
-        scale = 0.0
-        for where, states, value in spectators:
-            index: list[Any] = [slice(None)] * len(others)
-            for site, state in zip(where, states, strict=True):
-                index[others.index(int(site))] = int(state)
-            total[tuple(index)] += value
-            scale = max(scale, abs(value))
-        if np.abs(total).max() <= 1e-12 * scale:
-            continue
-        for sector, of_sector in zip(conserved, member, strict=True):
-            change = sum(int(b) - int(a) for site, a, b in zip(sites, before, after, strict=True) if site in of_sector)
-            if change:
-                where = tuple(int(site) for site in sites)
-                raise leaving(
-                    hilbert,
-                    sector,
-                    f"the local states {_states(hilbert, where, before)} of the sites {where}",
-                    f"the local states {_states(hilbert, where, after)}",
-                    change,
-                )
-
-
-def _states(hilbert: Any, sites: Sequence[int], indices: Sequence[int]) -> str:
-    values = [float(hilbert.states_at_index(site)[int(i)]) for site, i in zip(sites, indices, strict=True)]
-    return f"({', '.join(f'{value:g}' for value in values)})"
-
-
-def most_elements(hilbert: Any, local: LocalTerms, sizes: np.ndarray) -> int:
-    """How many connected elements off the diagonal a sample can have, or a little more.
-
-    Each term has at most those of its fullest row. With n conserved particles, which are on n sites at most, at most
-    C(n, m) sets of m sites can all lose some, so the entries of those sets with most entries are an upper bound as
-    well.
-    """
-    conserved, _ = sectors(hilbert)
-    member = [set(sector.sites) for sector in conserved]
-    fullest: dict[Any, int] = {}
-    losing: dict[Any, dict[tuple[int, ...], int]] = {}
-    total = 0
-    by_set: dict[tuple[int, ...], int] = defaultdict(int)
-    for where, entries in local:
-        if entries.key not in fullest:
-            off = entries.select(~entries.on_diagonal)
-            counts = np.bincount(off.row, minlength=entries.size)
-            fullest[entries.key] = int(counts.max(initial=0))
-            losing[entries.key] = _losing(off, sizes[list(where)].tolist()) if conserved else {}
-        total += fullest[entries.key]
-        for positions, count in losing[entries.key].items():
-            by_set[tuple(where[i] for i in positions if any(where[i] in of_sector for of_sector in member))] += count
-    if not conserved:
-        return total
-    by_signature: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for places, count in by_set.items():
-        by_signature[tuple(sum(site in of_sector for site in places) for of_sector in member)].append(count)
-    bound = 0
-    for signature, found in by_signature.items():
-        n_sets = 1
-        for sector, m in zip(conserved, signature, strict=True):
-            n_sets *= math.comb(min(sector.total, len(sector.sites)), m)
-        bound += sum(sorted(found, reverse=True)[:n_sets])
-    return min(total, bound)
-
-
-def _losing(off: Entries, sizes: list[int]) -> dict[tuple[int, ...], int]:
-    """For each set of sites that lose particles, how many entries of a row it has at most."""
-    before, after = digits(off.row, sizes), digits(off.column, sizes)
-    counts: dict[tuple[tuple[int, ...], int], int] = defaultdict(int)
-    for row, lost in zip(off.row.tolist(), after < before, strict=True):
-        counts[tuple(np.flatnonzero(lost).tolist()), row] += 1
-    result: dict[tuple[int, ...], int] = defaultdict(int)
-    for (positions, _), count in counts.items():
-        result[positions] = max(result[positions], count)
-    return dict(result)
-
-
-# Hermiticity and traces
 
 
 def cluster_parts(
