@@ -15,7 +15,7 @@ from comparing import on_a_gpu
 from example_operators import EXAMPLES
 from ferroket.local_energy import family
 from ferroket.operator.compiled import Terms
-from ferroket.operator.permutation import Rearrangement
+from ferroket.operator.compiled.rearrangement import Rearrangement
 from mpi import FULL
 from variational_states import (
     CHAIN,
