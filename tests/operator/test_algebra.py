@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 
 import ferroket as fk
-import twins
+import reference
 from comparing import assert_rows, rows
 from example_operators import BOSONS, CHAIN, FERMIONS, NETKET, SHIFT, SINGLETS, SPIN_ONE, SPINS
 from ferroket._compat import netket as compat
@@ -206,8 +206,8 @@ def test_embedding(inner, others):
 @pytest.mark.parametrize("hilbert", [SPINS, SINGLETS, SPIN_ONE, PAIRS_OF_ELECTRONS], ids=str)
 def test_spin_flips(hilbert):
     """Also where NetKet has none."""
-    twin = twins.SpinFlip(local_states(hilbert), fermions=hilbert is PAIRS_OF_ELECTRONS)
-    expected = twin.matrix(np.asarray(hilbert.all_states()))
+    by_definition = reference.SpinFlip(local_states(hilbert), fermions=hilbert is PAIRS_OF_ELECTRONS)
+    expected = by_definition.matrix(np.asarray(hilbert.all_states()))
     np.testing.assert_array_equal(dense(op.SpinFlipOperator(hilbert)), expected)
 
 
