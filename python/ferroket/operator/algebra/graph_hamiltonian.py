@@ -83,8 +83,12 @@ class GraphHamiltonian(Accelerated):
 
     def _combine(self, other: Any, sign: int) -> Any:
         """``self + sign * other``, or NotImplemented if the other is no such Hamiltonian on the same edges."""
-        if type(other) not in (type(self), *self._made_from) or self.hilbert != other.hilbert:
+        if type(other) not in (type(self), *self._made_from):
             return NotImplemented
+        if self.hilbert != other.hilbert:
+            raise ValueError(
+                f"operators on {self.hilbert!r} and on {other.hilbert!r} can't be added: they must act on one space"
+            )
         # The same array needs no look, and may be traced.
         if self.edges is not other.edges and not np.array_equal(_undirected(self.edges), _undirected(other.edges)):
             return NotImplemented
