@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-import twins
+import reference
 
 
 def tolerance(dtype: Any) -> float:
@@ -18,14 +18,14 @@ def tolerance(dtype: Any) -> float:
     return 1e-5 if jnp.finfo(dtype).bits == 32 else 1e-12
 
 
-def rows(xp: Any, mels: Any) -> list[twins.Row]:
+def rows(xp: Any, mels: Any) -> list[reference.Row]:
     """The summed elements by configuration, of each sample; whatever the batch's shape."""
     mels = np.asarray(mels)
     *batch, n_conn = mels.shape
     xp = np.asarray(xp).reshape(math.prod(batch), n_conn, np.shape(xp)[-1])
     result = []
     for configurations, elements in zip(xp.tolist(), mels.reshape(math.prod(batch), n_conn).tolist(), strict=True):
-        row: twins.Row = defaultdict(complex)
+        row: reference.Row = defaultdict(complex)
         for configuration, mel in zip(configurations, elements, strict=True):
             if mel:
                 row[tuple(map(_number, configuration))] += mel
@@ -37,7 +37,7 @@ def _number(value: complex) -> float:
     return float(value.real) + 0.0
 
 
-def flattened_rows(xp: Any, mels: Any, sections: Any) -> list[twins.Row]:
+def flattened_rows(xp: Any, mels: Any, sections: Any) -> list[reference.Row]:
     """As :func:`rows`, from elements one after another; ``sections`` are the ends of the samples."""
     result = []
     for first, last in zip([0, *sections[:-1]], sections, strict=True):
@@ -45,7 +45,7 @@ def flattened_rows(xp: Any, mels: Any, sections: Any) -> list[twins.Row]:
     return result
 
 
-def assert_rows(found: Sequence[twins.Row], expected: Sequence[twins.Row], tol: float, what: str = "") -> None:
+def assert_rows(found: Sequence[reference.Row], expected: Sequence[reference.Row], tol: float, what: str = "") -> None:
     for sample, (mine, right) in enumerate(zip(found, expected, strict=True)):
         scale = max([1.0, *map(abs, right.values())])
         for configuration in {*mine, *right}:

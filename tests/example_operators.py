@@ -9,8 +9,8 @@ import netket as nk
 import numpy as np
 
 import ferroket as fk
-import twins
-from ferroket.operator import netkets
+import reference
+from ferroket._compat import netket as compat
 from generated_operators import local_states
 
 COLUMNS = ("padded", "compact", "sharded", "GPU")
@@ -24,7 +24,7 @@ class Example:
     """The row in the table, and the id of the tests."""
     make: Callable[[Any], Any]
     """Builds it with the classes of a namespace: :data:`NETKET`'s or :mod:`ferroket.operator`'s."""
-    twin: Callable[[], twins.Twin]
+    reference: Callable[[], reference.Reference]
     netket: str
     """The name of NetKet's class."""
     ferroket: str
@@ -52,8 +52,8 @@ class Example:
 
     @cached_property
     def matrix(self) -> np.ndarray:
-        """By the twin."""
-        return self.twin().matrix(self.basis)
+        """By the slow reference."""
+        return self.reference().matrix(self.basis)
 
 
 class _Netket:
@@ -63,7 +63,7 @@ class _Netket:
         for module in (nk.operator, nk.experimental.operator, nk.operator.permutation):
             if hasattr(module, name):
                 return getattr(module, name)
-        known = {cls.__name__: cls for cls in netkets.SPIN_FLIPS}
+        known = {cls.__name__: cls for cls in compat.SPIN_FLIPS}
         if name not in known:
             raise AttributeError(f"NetKet {nk.__version__} has no {name}")
         return known[name]
@@ -109,20 +109,20 @@ def _pauli(op: Any) -> Any:
     return op.PauliStrings(SPINS, STRINGS, WEIGHTS)
 
 
-def _spin_sum_twin() -> twins.Twin:
-    return twins.Local(local_states(SPINS), [(MATRIX, [0]), (ZZ, [1, 2])], 0.5)
+def _spin_sum_reference() -> reference.Reference:
+    return reference.Local(local_states(SPINS), [(MATRIX, [0]), (ZZ, [1, 2])], 0.5)
 
 
-def _pauli_twin() -> twins.Twin:
-    return twins.Pauli(local_states(SPINS), STRINGS, WEIGHTS)
+def _pauli_reference() -> reference.Reference:
+    return reference.Pauli(local_states(SPINS), STRINGS, WEIGHTS)
 
 
 def _raising(op: Any) -> Any:
     return op.LocalOperator(SPIN_ONE, [LADDER, np.kron(LADDER, LADDER.T)], [[0], [2, 1]])
 
 
-def _raising_twin() -> twins.Twin:
-    return twins.Local(local_states(SPIN_ONE), [(LADDER, [0]), (np.kron(LADDER, LADDER.T), [2, 1])])
+def _raising_reference() -> reference.Reference:
+    return reference.Local(local_states(SPIN_ONE), [(LADDER, [0]), (np.kron(LADDER, LADDER.T), [2, 1])])
 
 
 EDGES = [tuple(edge) for edge in CHAIN.edges()]
@@ -131,48 +131,48 @@ EXAMPLES = [
     Example(
         "transverse-field Ising model",
         lambda op: op.Ising(SPINS, CHAIN, h=1.3, J=0.7),
-        lambda: twins.Ising(local_states(SPINS), EDGES, 1.3, 0.7),
+        lambda: reference.Ising(local_states(SPINS), EDGES, 1.3, 0.7),
         "Ising",
         "Ising",
     ),
     Example(
         "Heisenberg model",
         lambda op: op.Heisenberg(SINGLETS, CHAIN, J=0.75),
-        lambda: twins.Heisenberg(local_states(SINGLETS), EDGES, [0.75] * 4, [True] * 4),
+        lambda: reference.Heisenberg(local_states(SINGLETS), EDGES, [0.75] * 4, [True] * 4),
         "Heisenberg",
         "Heisenberg",
     ),
     Example(
         "sum over the sites and bonds of a graph",
         lambda op: op.GraphOperator(SPINS, CHAIN, site_ops=[MATRIX], bond_ops=[ZZ + 0.5 * EXCHANGE]),
-        lambda: twins.Local(
+        lambda: reference.Local(
             local_states(SPINS),
             [*((MATRIX, [i]) for i in range(4)), *((ZZ + 0.5 * EXCHANGE, edge) for edge in EDGES)],
         ),
         "GraphOperator",
         "GraphOperator",
     ),
-    Example("sum of local matrices, spin ½", _spin_sum, _spin_sum_twin, "LocalOperator", "LocalOperator"),
-    Example("sum of local matrices, spin 1", _raising, _raising_twin, "LocalOperator", "LocalOperator"),
+    Example("sum of local matrices, spin ½", _spin_sum, _spin_sum_reference, "LocalOperator", "LocalOperator"),
+    Example("sum of local matrices, spin 1", _raising, _raising_reference, "LocalOperator", "LocalOperator"),
     Example(
         "sum of local matrices, mixed sites",
         lambda op: op.LocalOperator(MIXED, [COUPLING, COUPLING.T, MATRIX], [[0, 2], [0, 2], [1]]),
-        lambda: twins.Local(local_states(MIXED), [(COUPLING, [0, 2]), (COUPLING.T, [0, 2]), (MATRIX, [1])]),
+        lambda: reference.Local(local_states(MIXED), [(COUPLING, [0, 2]), (COUPLING.T, [0, 2]), (MATRIX, [1])]),
         "LocalOperator",
         "LocalOperator",
     ),
-    Example("Pauli strings", _pauli, _pauli_twin, "PauliStrings", "PauliStrings"),
+    Example("Pauli strings", _pauli, _pauli_reference, "PauliStrings", "PauliStrings"),
     Example(
         "Bose-Hubbard model",
         lambda op: op.BoseHubbard(BOSONS, CHAIN, U=4.0, V=0.5, J=0.75, mu=0.25),
-        lambda: twins.BoseHubbard(local_states(BOSONS), EDGES, U=4.0, V=0.5, J=0.75, mu=0.25),
+        lambda: reference.BoseHubbard(local_states(BOSONS), EDGES, U=4.0, V=0.5, J=0.75, mu=0.25),
         "BoseHubbard",
         "BoseHubbard",
     ),
     Example(
         "fermions in second quantisation",
         lambda op: _fermions(op, nk.hilbert.SpinOrbitalFermions(4), HOPPING),
-        lambda: twins.Fermions(((0.0, 1.0),) * 4, HOPPING),
+        lambda: reference.Fermions(((0.0, 1.0),) * 4, HOPPING),
         "FermionOperator2nd",
         "FermionOperator2nd",
     ),
@@ -183,28 +183,28 @@ EXAMPLES = [
             if op is not NETKET
             else op.FermiHubbardJax(ELECTRONS, TRIANGLE, t=1.5, U=4.0)
         ),
-        lambda: twins.fermi_hubbard(local_states(ELECTRONS), TRIANGLE.edges(), [1.5] * 3, [4.0] * 3),
+        lambda: reference.fermi_hubbard(local_states(ELECTRONS), TRIANGLE.edges(), [1.5] * 3, [4.0] * 3),
         "FermiHubbardJax",
         "FermiHubbard",
     ),
     Example(
         "fermions, particle number conserved",
         _conserving("ParticleNumberConservingFermioperator2nd", FERMIONS, PAIRS),
-        lambda: twins.Fermions(local_states(FERMIONS), PAIRS),
+        lambda: reference.Fermions(local_states(FERMIONS), PAIRS),
         "ParticleNumberConservingFermioperator2nd",
         "ParticleNumberConservingFermioperator2nd",
     ),
     Example(
         "fermions, particle number of each spin conserved",
         _conserving("ParticleNumberAndSpinConservingFermioperator2nd", ELECTRONS, SPINFUL),
-        lambda: twins.Fermions(local_states(ELECTRONS), SPINFUL),
+        lambda: reference.Fermions(local_states(ELECTRONS), SPINFUL),
         "ParticleNumberAndSpinConservingFermioperator2nd",
         "ParticleNumberAndSpinConservingFermioperator2nd",
     ),
     Example(
         "permutation of sites",
         lambda op: op.PermutationOperator(SPINS, SHIFT),
-        lambda: twins.Permutation(local_states(SPINS), SHIFT.permutation_array.tolist()),
+        lambda: reference.Permutation(local_states(SPINS), SHIFT.permutation_array.tolist()),
         "permutation.PermutationOperator",
         "PermutationOperator",
         has_coefficients=False,
@@ -212,7 +212,7 @@ EXAMPLES = [
     Example(
         "permutation of orbitals",
         lambda op: op.PermutationOperatorFermion(FERMIONS, SHIFT),
-        lambda: twins.FermionPermutation(local_states(FERMIONS), SHIFT.permutation_array.tolist()),
+        lambda: reference.FermionPermutation(local_states(FERMIONS), SHIFT.permutation_array.tolist()),
         "permutation.PermutationOperatorFermion",
         "PermutationOperatorFermion",
         has_coefficients=False,
@@ -220,7 +220,7 @@ EXAMPLES = [
     Example(
         "spin flip",
         lambda op: op.SpinFlipOperator(SINGLETS),
-        lambda: twins.SpinFlip(local_states(SINGLETS)),
+        lambda: reference.SpinFlip(local_states(SINGLETS)),
         "SpinFlipOperator",
         "SpinFlipOperator",
         has_coefficients=False,
@@ -228,21 +228,21 @@ EXAMPLES = [
     Example(
         "identity",
         lambda op: op.LocalOperator(SPINS, constant=1.0),
-        lambda: twins.Local(local_states(SPINS), [], 1.0),
+        lambda: reference.Local(local_states(SPINS), [], 1.0),
         "spin.identity",
         "LocalOperator",
     ),
     Example(
         "zero",
         lambda op: op.LocalOperator(SPINS),
-        lambda: twins.Local(local_states(SPINS), []),
+        lambda: reference.Local(local_states(SPINS), []),
         "LocalOperator",
         "LocalOperator",
     ),
     Example(
         "sum of operators",
         lambda op: op.SumOperator(_spin_sum(op), _pauli(op), coefficients=[0.5, 2.0]),
-        lambda: twins.Sum([_spin_sum_twin(), _pauli_twin()], [0.5, 2.0]),
+        lambda: reference.Sum([_spin_sum_reference(), _pauli_reference()], [0.5, 2.0]),
         "SumOperator",
         "",
         by_accelerate=True,
@@ -250,7 +250,7 @@ EXAMPLES = [
     Example(
         "product of operators",
         lambda op: op.ProductOperator(_spin_sum(op), _pauli(op), coefficient=0.5),
-        lambda: twins.Sum([twins.Product(_spin_sum_twin(), _pauli_twin())], [0.5]),
+        lambda: reference.Sum([reference.Product(_spin_sum_reference(), _pauli_reference())], [0.5]),
         "ProductOperator",
         "",
         by_accelerate=True,
@@ -258,7 +258,7 @@ EXAMPLES = [
     Example(
         "operator on a part of a system",
         lambda op: op.EmbedOperator(nk.hilbert.TensorHilbert(nk.hilbert.Qubit(1), SPIN_ONE), _raising(op), 1),
-        lambda: twins.Embedded(((0.0, 1.0), *local_states(SPIN_ONE)), _raising_twin(), 1),
+        lambda: reference.Embedded(((0.0, 1.0), *local_states(SPIN_ONE)), _raising_reference(), 1),
         "EmbedOperator",
         "",
         by_accelerate=True,
@@ -266,18 +266,23 @@ EXAMPLES = [
     Example(
         "transpose",
         lambda op: _raising(op).transpose(),
-        lambda: twins.Transposed(_raising_twin()),
+        lambda: reference.Transposed(_raising_reference()),
         "Transpose",
         "",
         by_accelerate=True,
     ),
     Example(
-        "adjoint", lambda op: _raising(op).H, lambda: twins.Adjoint(_raising_twin()), "Adjoint", "", by_accelerate=True
+        "adjoint",
+        lambda op: _raising(op).H,
+        lambda: reference.Adjoint(_raising_reference()),
+        "Adjoint",
+        "",
+        by_accelerate=True,
     ),
     Example(
         "squared modulus O†O",
         lambda op: op.Squared(_raising(op)),
-        lambda: twins.Product(twins.Adjoint(_raising_twin()), _raising_twin()),
+        lambda: reference.Product(reference.Adjoint(_raising_reference()), _raising_reference()),
         "Squared",
         "",
         by_accelerate=True,

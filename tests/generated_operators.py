@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import ferroket as fk
-import twins
-from ferroket.operator import netkets
+import reference
+from ferroket._compat import netket as compat
 
 OPERATORS_IN_A_GROUP = 10
 SAMPLES = 6
@@ -61,7 +61,7 @@ class Space:
         return self.hilbert.size
 
     @property
-    def sites(self) -> twins.Sites:
+    def sites(self) -> reference.Sites:
         return local_states(self.hilbert)
 
     @property
@@ -92,7 +92,7 @@ class Space:
 
 
 @lru_cache(maxsize=1024)
-def local_states(hilbert: Any) -> twins.Sites:
+def local_states(hilbert: Any) -> reference.Sites:
     return tuple(tuple(float(v) for v in hilbert.states_at_index(site)) for site in range(hilbert.size))
 
 
@@ -203,11 +203,11 @@ def many_level_spaces() -> st.SearchStrategy[Space]:
 
 @dataclass(frozen=True)
 class Generated:
-    """One operator: how to build it with Ferroket or NetKet, and its twin."""
+    """One operator: how to build it with Ferroket or NetKet, and its slow reference."""
 
     family: str
     space: Space
-    twin: twins.Twin
+    reference: reference.Reference
     arguments: tuple[Any, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -248,7 +248,7 @@ def builder(family: str, implementation: str) -> Callable[..., Any]:
             nk.operator.FermionOperator2ndJax(*arguments, **options)
         )
     if family == "FermiHubbard" and implementation == "jax":
-        return netkets.FermiHubbard
+        return compat.FermiHubbard
     return getattr(module, family + suffix)
 
 
@@ -320,10 +320,10 @@ def _local_operators(draw: Any, rng: np.random.Generator, space: Space) -> list[
         if hermitian:
             matrices = [matrix + matrix.conj().T for matrix in matrices]
         constant = numbers(rng, dtype).item() if with_constant else 0
-        twin = twins.Local(space.sites, list(zip(matrices, acting_on, strict=True)), constant)
+        by_definition = reference.Local(space.sites, list(zip(matrices, acting_on, strict=True)), constant)
         given_as = [scipy.sparse.coo_matrix(m) if sparse else m for m in matrices]
         options = {"constant": constant, "dtype": dtype}
-        operators.append(Generated("LocalOperator", space, twin, (given_as, acting_on), options))
+        operators.append(Generated("LocalOperator", space, by_definition, (given_as, acting_on), options))
     return operators
 
 
@@ -353,8 +353,8 @@ def _graph_operators(draw: Any, rng: np.random.Generator, space: Space) -> list[
         if with_bond:
             terms += [(bond, edge) for edge in graph.edges()]
         options = {"site_ops": [site] * with_site, "bond_ops": [bond] * with_bond, "dtype": dtype}
-        twin = twins.Local(space.sites, terms)
-        operators.append(Generated("GraphOperator", space, twin, (graph,), options))
+        by_definition = reference.Local(space.sites, terms)
+        operators.append(Generated("GraphOperator", space, by_definition, (graph,), options))
     return operators
 
 
@@ -380,11 +380,11 @@ def _heisenberg(draw: Any, rng: np.random.Generator, space: Space) -> list[Gener
         default = False if coloured else bipartite
         marshall = [bool(np.any(sign_rule)) if sign_rule is not None else default] * len(couplings)
         mapped = [(i + start, j + start) for i, j, _ in with_colours]
-        twin = twins.Heisenberg(space.sites, mapped, couplings, marshall)
+        by_definition = reference.Heisenberg(space.sites, mapped, couplings, marshall)
         options = {"J": J, "sign_rule": sign_rule, "dtype": dtype}
         if n_nodes < space.size:
             options["acting_on_subspace"] = draw(st.sampled_from([start, list(range(start, start + n_nodes))]))
-        operators.append(Generated("Heisenberg", space, twin, (graph,), options))
+        operators.append(Generated("Heisenberg", space, by_definition, (graph,), options))
     return operators
 
 
@@ -396,10 +396,14 @@ def _ising(draw: Any, rng: np.random.Generator, space: Space) -> list[Generated]
         image = space.relabelling(rng)
         relabelled = [(int(image[i]), int(image[j])) for i, j in edges]
         h, J = numbers(rng, dtype), numbers(rng, dtype)
-        twin = twins.Ising(space.sites, relabelled, h, J)
+        by_definition = reference.Ising(space.sites, relabelled, h, J)
         operators.append(
             Generated(
-                "Ising", space, twin, (np.array(relabelled, int).reshape(-1, 2),), {"h": h, "J": J, "dtype": dtype}
+                "Ising",
+                space,
+                by_definition,
+                (np.array(relabelled, int).reshape(-1, 2),),
+                {"h": h, "J": J, "dtype": dtype},
             )
         )
     return operators
@@ -441,8 +445,8 @@ def _pauli_strings(draw: Any, rng: np.random.Generator, space: Space) -> list[Ge
         weights = numbers(rng, dtype, len(strings))
         if space.blocks:
             weights = np.repeat(weights[: len(strings) // 2], 2)
-        twin = twins.Pauli(space.sites, relabelled, weights)
-        operators.append(Generated("PauliStrings", space, twin, (relabelled, weights), {"dtype": dtype}))
+        by_definition = reference.Pauli(space.sites, relabelled, weights)
+        operators.append(Generated("PauliStrings", space, by_definition, (relabelled, weights), {"dtype": dtype}))
     return operators
 
 
@@ -454,9 +458,9 @@ def _bose_hubbard(draw: Any, rng: np.random.Generator, space: Space) -> list[Gen
         image = space.relabelling(rng)
         relabelled = [(int(image[i]), int(image[j])) for i, j in edges]
         values = {name: float(numbers(rng, None)) for name in ("U", "V", "J", "mu")}
-        twin = twins.BoseHubbard(space.sites, relabelled, **values)
+        by_definition = reference.BoseHubbard(space.sites, relabelled, **values)
         graph = np.array(relabelled, int).reshape(-1, 2)
-        operators.append(Generated("BoseHubbard", space, twin, (graph,), {**values, "dtype": dtype}))
+        operators.append(Generated("BoseHubbard", space, by_definition, (graph,), {**values, "dtype": dtype}))
     return operators
 
 
@@ -502,8 +506,8 @@ def _fermion_family(family: str, longest: int) -> Callable[..., list[Generated]]
                 else relabelled
             )
             options = {"constant": constant, "dtype": dtype}
-            twin = twins.Fermions(space.sites, total)
-            operators.append(Generated(family, space, twin, (given_as, weights), options))
+            by_definition = reference.Fermions(space.sites, total)
+            operators.append(Generated(family, space, by_definition, (given_as, weights), options))
         return operators
 
     return make
@@ -520,9 +524,9 @@ def _fermi_hubbard(draw: Any, rng: np.random.Generator, space: Space) -> list[Ge
         U = [float(v) for v in numbers(rng, None, n)]
         if not each:
             t, U = [t[0]] * len(t), [U[0]] * len(U)
-        twin = twins.fermi_hubbard(space.sites, graph.edges(), t, U)
+        by_definition = reference.fermi_hubbard(space.sites, graph.edges(), t, U)
         options = {"t": t, "U": U} if each else {"t": t[0], "U": U[0]}
-        operators.append(Generated("FermiHubbard", space, twin, (graph,), options))
+        operators.append(Generated("FermiHubbard", space, by_definition, (graph,), options))
     return operators
 
 

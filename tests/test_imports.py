@@ -21,7 +21,7 @@ def test_netkets_states_know_our_operators_as_soon_as_there_can_be_one(first: st
     """Whatever is imported first."""
     run(f"""
 import ferroket.{first}
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
 from netket.vqs import get_local_kernel
 assert any(Accelerated in method.signature.types for method in get_local_kernel.methods)
 """)

@@ -447,11 +447,11 @@ def test_what_runs_where(name):
 
 
 def test_a_family_without_a_compact_form():
-    from ferroket.operator.ising import _ISING
+    from ferroket.operator.compiled.ising import ISING
 
     with pytest.raises(ValueError, match="no handler 'ferroket_ising_compact'"):
         compact_elements(
-            _ISING,
+            ISING,
             jnp.ones((2, 3)),
             jnp.zeros((0, 2), np.int32),
             1.0,

@@ -12,7 +12,7 @@ from jax import export
 
 import ising
 from ferroket.operator import Ising
-from ferroket.operator.ising import _ISING
+from ferroket.operator.compiled.ising import ISING
 
 
 def lowered(platform, wrap=lambda f: f):
@@ -53,7 +53,7 @@ def test_pure_jax_has_the_same_numbers(problem):
     first, second = problem.hilbert.local_states
     x = problem.x.astype(np.uint8) if problem.x.dtype == bool else problem.x
     for states in (True, False):
-        found = _ISING.reference(
+        found = ISING.reference(
             jnp.asarray(x),
             operator.edges,
             jnp.asarray(operator.h, operator.dtype),
@@ -72,12 +72,10 @@ def test_pure_jax_has_the_same_numbers(problem):
 def test_pure_jax_has_no_number_for_samples_of_another_space():
     operator = Ising(nk.hilbert.Spin(0.5, 3), nk.graph.Chain(3), h=1.0)
     x = jnp.array([[1, 1, -1], [1, 0, 1]])
-    (mels,) = _ISING.reference(
-        x, operator.edges, operator.h, operator.J, n_conn=4, states=False, first=1.0, second=-1.0
-    )
+    (mels,) = ISING.reference(x, operator.edges, operator.h, operator.J, n_conn=4, states=False, first=1.0, second=-1.0)
     np.testing.assert_array_equal(np.isnan(mels), [[False] * 4, [True] * 4])
 
 
 def test_unknown_handler():
     with pytest.raises(ValueError, match=r"no handler 'ferroket_nothing', but \['ferroket_chains_jastrow', "):
-        dataclasses.replace(_ISING, target="ferroket_nothing")
+        dataclasses.replace(ISING, target="ferroket_nothing")

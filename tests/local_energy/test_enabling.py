@@ -13,7 +13,7 @@ from netket.vqs.mc import kernels
 
 import ferroket as fk
 from ferroket.operator import cache
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
 from mpi import FULL
 from variational_states import CHAIN, MODELS, SPINS, make_state
 

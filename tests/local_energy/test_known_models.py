@@ -16,7 +16,7 @@ from example_operators import EXAMPLES
 from ferroket.ansatz import registry
 from ferroket.local_energy import known_model
 from ferroket.operator.compiled import Terms
-from ferroket.operator.permutation import Rearrangement
+from ferroket.operator.compiled.rearrangement import Rearrangement
 from mpi import FULL
 from variational_states import (
     CHAIN,

@@ -10,10 +10,10 @@ import pytest
 import scipy.sparse
 
 import ferroket as fk
-import twins
+import reference
 from comparing import assert_rows, rows
 from example_operators import BOSONS, CHAIN, FERMIONS, NETKET, SHIFT, SINGLETS, SPIN_ONE, SPINS
-from ferroket.operator import netkets
+from ferroket._compat import netket as compat
 from generated_operators import local_states
 
 op = fk.operator
@@ -191,7 +191,7 @@ def test_conversions_that_cannot_be(convert, error, message):
         convert()
 
 
-@pytest.mark.skipif(not netkets.EMBEDDINGS, reason="this NetKet has no EmbedOperator")
+@pytest.mark.skipif(not compat.EMBEDDINGS, reason="this NetKet has no EmbedOperator")
 @pytest.mark.parametrize(
     ("inner", "others"),
     [(X, SPIN_ONE), (Y, SPIN_ONE), (X, QUBIT), (Y, QUBIT), (NETKETS["permutation"], QUBIT)],
@@ -206,8 +206,8 @@ def test_embedding(inner, others):
 @pytest.mark.parametrize("hilbert", [SPINS, SINGLETS, SPIN_ONE, PAIRS_OF_ELECTRONS], ids=str)
 def test_spin_flips(hilbert):
     """Also where NetKet has none."""
-    twin = twins.SpinFlip(local_states(hilbert), fermions=hilbert is PAIRS_OF_ELECTRONS)
-    expected = twin.matrix(np.asarray(hilbert.all_states()))
+    by_definition = reference.SpinFlip(local_states(hilbert), fermions=hilbert is PAIRS_OF_ELECTRONS)
+    expected = by_definition.matrix(np.asarray(hilbert.all_states()))
     np.testing.assert_array_equal(dense(op.SpinFlipOperator(hilbert)), expected)
 
 

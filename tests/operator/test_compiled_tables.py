@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import forms
-import twins
+import reference
 from ferroket.operator.compiled import Tables, local_states
 
 SPINS = local_states(nk.hilbert.Spin(1, 3))
@@ -29,8 +29,8 @@ def test_matrices_by_definition(hilbert, acting_on):
         rows = int(np.prod(sites.sizes_of_sites[where]))
         dense = rng.normal(size=(rows, rows)) + 1j * rng.normal(size=(rows, rows))
         terms.append((where, dense * (rng.random((rows, rows)) < 0.4)))
-    twin = twins.Local(forms.values_of_sites(sites), [(dense, where) for where, dense in terms])
-    np.testing.assert_allclose(forms.matrix(Tables.from_matrices(sites, terms)), twin.kronecker(), atol=1e-12)
+    by_definition = reference.Local(forms.values_of_sites(sites), [(dense, where) for where, dense in terms])
+    np.testing.assert_allclose(forms.matrix(Tables.from_matrices(sites, terms)), by_definition.kronecker(), atol=1e-12)
 
 
 def test_arrays():

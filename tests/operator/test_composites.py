@@ -7,10 +7,10 @@ import pytest
 
 import ferroket as fk
 from example_operators import EXAMPLES
-from ferroket.operator import netkets
+from ferroket._compat import netket as compat
 
 op = fk.operator
-EMBEDDED = pytest.mark.skipif(not netkets.EMBEDDINGS, reason="this version of NetKet has no embeddings")
+EMBEDDED = pytest.mark.skipif(not compat.EMBEDDINGS, reason="this version of NetKet has no embeddings")
 BESIDE = nk.hilbert.Qubit(1)
 THREE = nk.hilbert.Spin(0.5, 3)
 TRIANGLE = nk.graph.Chain(3)

@@ -34,8 +34,8 @@ def assert_matrix(operator, expected, tol=1e-12):
 
 
 def expected_rows(example: Example):
-    twin = example.twin()
-    return [twin.elements(sample) for sample in example.basis]
+    by_definition = example.reference()
+    return [by_definition.elements(sample) for sample in example.basis]
 
 
 # Connected elements

@@ -1,4 +1,4 @@
-"""Thousands of random operators: Ferroket's on CPUs and as on GPUs, NetKet's in JAX and in numba, and the twins.
+"""Thousands of random operators: Ferroket's on CPUs and as on GPUs, NetKet's in JAX and in numba, and the reference.
 
 What is compared are sets: for each sample the configurations and their elements, whatever the order.
 """
@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from comparing import assert_rows, flattened_rows, on_a_gpu, rows, tolerance
-from ferroket.operator import netkets
+from ferroket._compat import netket as compat
 from ferroket.operator.compiled import Tables
 from generated_operators import FAMILIES, OPERATORS_IN_A_GROUP, WITHOUT_NUMBA, Generated, checks, groups
 
@@ -24,8 +24,8 @@ assert GROUPS * OPERATORS_IN_A_GROUP * len(FAMILIES) >= 2000
 families = pytest.mark.parametrize("family", FAMILIES)
 
 
-def by_twin(generated: Generated, x: np.ndarray) -> list:
-    return [generated.twin.elements(sample) for sample in x]
+def by_reference(generated: Generated, x: np.ndarray) -> list:
+    return [generated.reference.elements(sample) for sample in x]
 
 
 def assert_padded(operator, generated: Generated, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -69,7 +69,7 @@ def test_on_cpus(family):
         x = group.x
         for generated in group.operators:
             operator = generated.build("ferroket")
-            expected = by_twin(generated, x)
+            expected = by_reference(generated, x)
             xp, mels = assert_padded(operator, generated, x)
             tol = tolerance(operator.dtype)
             assert_rows(rows(xp, mels), expected, tol)
@@ -165,7 +165,7 @@ def test_netkets_in_jax(family):
         group = data.draw(groups(family))
         generated, x = group.operators[0], group.x
         operator = generated.build("ferroket")
-        assert_rows(rows(*operator.get_conn_padded(x)), by_twin(generated, x), tolerance(operator.dtype))
+        assert_rows(rows(*operator.get_conn_padded(x)), by_reference(generated, x), tolerance(operator.dtype))
         if family.startswith("Particle"):
             assume(netket_can_write(generated))
         if family.startswith("ParticleNumberAndSpin") and netket_mixes_up_spins():
@@ -176,7 +176,7 @@ def test_netkets_in_jax(family):
         assert operator.dtype == theirs.dtype
         assert operator.max_conn_size <= max(theirs.max_conn_size, 1)
         found = rows(*theirs.get_conn_padded(x.astype(np.int8)))
-        assert_rows(found, by_twin(generated, x), tolerance(operator.dtype), "NetKet's JAX operator")
+        assert_rows(found, by_reference(generated, x), tolerance(operator.dtype), "NetKet's JAX operator")
 
     check()
 
@@ -186,7 +186,7 @@ def netket_can_write(generated: Generated) -> bool:
 
     NetKet's conserving operators are assertions or IndexErrors otherwise.
     """
-    terms = [term for term, weight in generated.twin.terms.items() if weight]
+    terms = [term for term, weight in generated.reference.terms.items() if weight]
     ordered = all(
         len(set(term)) == len(term) and sorted(term, key=lambda factor: -factor[1]) == list(term) for term in terms
     )
@@ -198,7 +198,7 @@ def netket_mixes_up_spins() -> bool:
     """Whether NetKet's operators that conserve both spins are wrong for terms with both, as those of 3.20 are."""
     hilbert = nk.hilbert.SpinOrbitalFermions(2, s=1 / 2, n_fermions_per_spin=(1, 1))
     exchange = nk.operator.FermionOperator2ndJax(hilbert, [((2, 1), (1, 1), (0, 0), (3, 0))])
-    conserving = netkets.ParticleNumberAndSpinConserving.from_fermionoperator2nd(exchange)
+    conserving = compat.ParticleNumberAndSpinConserving.from_fermionoperator2nd(exchange)
     return not np.array_equal(conserving.to_dense(), exchange.to_dense())
 
 
@@ -216,6 +216,6 @@ def test_shapes_of_batches(family):
         assert mels.shape == (*batch, operator.max_conn_size)
         assert operator.n_conn(x).shape == tuple(batch)
         flat = x.reshape(-1, x.shape[-1]) if x.size else np.empty((int(np.prod(batch)), x.shape[-1]), x.dtype)
-        assert_rows(rows(xp, mels), by_twin(generated, flat), tolerance(operator.dtype))
+        assert_rows(rows(xp, mels), by_reference(generated, flat), tolerance(operator.dtype))
 
     check()

@@ -4,7 +4,7 @@ import netket as nk
 import numpy as np
 import pytest
 
-from ferroket.operator import numbering
+from ferroket.operator.algebra import numbering
 
 SPACES = [
     nk.hilbert.Spin(0.5, 5),

@@ -102,7 +102,7 @@ def test_padded(example: Example, cell: str) -> None:
     operator, x = ours_and_states(example)
     lowered = jax.jit(padded).lower(operator, x)
     xp, mels = map(np.asarray, lowered.compile()(operator, x))
-    expected = example.twin().matrix(x)
+    expected = example.reference().matrix(x)
     matrix = np.zeros_like(expected)
     columns = operator.hilbert.states_to_numbers(xp)
     np.add.at(matrix, (np.arange(len(x))[:, None], columns), mels)

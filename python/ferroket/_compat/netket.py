@@ -9,6 +9,7 @@ from typing import Any
 
 import netket as nk
 import plum
+from netket.operator import DiscreteJaxOperator
 from netket.sampler.rules.hamiltonian import HamiltonianRuleBase
 from netket.vqs import MCState
 
@@ -31,6 +32,9 @@ class MissingNameError(RuntimeError):
 _LOG_PSI = "the network as NetKet gives it to the kernels of local energies and to samplers"
 _IN_PLACE = "to notice that an operator was changed in place: whether its tables are to be computed anew, and that"
 
+_DEFINITION = "our operators are instances of NetKet's, whose methods read and write it"
+_CALLED = "our operators override it, since NetKet's other methods call it"
+
 _SAMPLING = {
     "_sample_chain": ("self", "machine", "parameters", "state", "chain_length", "return_log_probabilities"),
     "_sample_next": ("self", "machine", "parameters", "state"),
@@ -52,6 +56,32 @@ PRIVATE = (
         for family in ("LocalOperator", "PauliStrings", "FermionOperator2nd")
         for which in ("Jax", "Numba")
         for name in ("_initialized", "_setup")
+    ),
+    *(
+        Private(f"netket.operator:{cls}.{name}", _DEFINITION, inherited=True)
+        for cls, names in {
+            "IsingJax": ("_hilbert", "_h", "_J", "_edges"),
+            "BoseHubbardJax": ("_hilbert", "_U", "_V", "_J", "_mu", "_edges", "_max_conn"),
+            "LocalOperatorJax": ("_hilbert", "_dtype", "_operators_dict", "_constant", "_mel_cutoff"),
+            "PauliStringsJax": ("_hilbert", "_dtype", "_operators", "_weights", "_cutoff"),
+            "FermionOperator2ndJax": ("_hilbert", "_dtype", "_operators", "_cutoff"),
+        }.items()
+        for name in names
+    ),
+    *(
+        Private(f"netket.operator:{cls}.{name}", _CALLED, inherited=True)
+        for cls, names in {
+            "DiscreteJaxOperator": ("_op__matmul__", "_op__rmatmul__"),
+            "LocalOperatorJax": ("_setup", "_reset_caches", "_add_operator"),
+            "PauliStringsJax": ("_setup", "_reset_caches"),
+            "FermionOperator2ndJax": ("_setup", "_reset_caches"),
+        }.items()
+        for name in names
+    ),
+    Private("netket.operator:PauliStringsJax._cutoff", "the cutoff of Pauli strings isn't public, that of fermions is"),
+    Private(
+        "netket.experimental.operator:ParticleNumberConservingFermioperator2nd._operator_data",
+        "all that such an operator is: nothing of it is public",
     ),
 )
 
@@ -105,7 +135,49 @@ def replace_sampling_methods(methods: Mapping[str, Callable[..., Any]]) -> None:
         setattr(nk.sampler.MetropolisSampler, name, method)
 
 
-# Operators that change in place
+# Operators
+
+
+def range_of_local_states(hilbert: Any) -> Any:
+    """The first local state and the step of a space whose sites are alike, as ``start`` and ``step``, or None.
+
+    The public ``local_states`` is a list of all of them, which a Fock space without a bound doesn't end.
+    """
+    return getattr(hilbert, "_local_states", None)
+
+
+def cutoff_of(operator: nk.operator.PauliStrings) -> float:
+    """The weights up to which Pauli strings are left out: ``_cutoff``."""
+    return operator._cutoff
+
+
+def order_of(operator: nk.operator.FermionOperator2nd) -> str | None:
+    """In which order its terms are known to be; NetKet 3.20 has no such note."""
+    return getattr(operator, "order", None)
+
+
+def tables_of_conserving(operator: Any) -> dict[str, dict[Any, Any]]:
+    """All that a fermionic operator that conserves particle numbers is: ``_operator_data``."""
+    return operator._operator_data
+
+
+# These are public, but have moved.
+
+ParticleNumberConserving: Any = nk.experimental.operator.ParticleNumberConservingFermioperator2nd
+ParticleNumberAndSpinConserving: Any = nk.experimental.operator.ParticleNumberAndSpinConservingFermioperator2nd
+FermiHubbard: Any = getattr(nk.operator, "FermiHubbardJax", None) or nk.experimental.operator.FermiHubbardJax
+
+# From NetKet 3.22 on. Spin flips have no public name: they come out of nk.symmetry.
+EMBEDDINGS: tuple[Any, ...] = (nk.operator.EmbedOperator,) if hasattr(nk.operator, "EmbedOperator") else ()
+SPIN_FLIPS: tuple[Any, ...] = ()
+try:
+    from netket._src.operator.spin_flip import SpinFlipOperator
+except ImportError:
+    pass
+else:
+    SPIN_FLIPS = (SpinFlipOperator,)
+SpinFlipBase: Any = next(iter(SPIN_FLIPS), DiscreteJaxOperator)
+"""What our spin flips are instances of."""
 
 
 def compute_tables(operator: Any) -> bool:

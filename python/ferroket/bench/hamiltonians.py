@@ -6,7 +6,7 @@ from typing import Any
 import netket as nk
 import numpy as np
 
-from ferroket.operator import netkets
+from ferroket._compat import netket as compat
 
 SPINS = (10, 10)
 PAULI_SITES = 40
@@ -36,7 +36,7 @@ def fermi_hubbard(shape: tuple[int, int] = (8, 8)) -> Any:
     lattice = nk.graph.Grid(shape, pbc=True)
     each = lattice.n_nodes * 7 // 16
     hilbert = nk.hilbert.SpinOrbitalFermions(lattice.n_nodes, s=1 / 2, n_fermions_per_spin=(each, each))
-    return netkets.FermiHubbard(hilbert, lattice, t=1.0, U=4.0)
+    return compat.FermiHubbard(hilbert, lattice, t=1.0, U=4.0)
 
 
 def bose_hubbard(shape: tuple[int, int] = (6, 6)) -> Any:

@@ -17,7 +17,7 @@ from ferroket._compat.sharding import on_each_device
 from ferroket.ffi import distinct_rows
 from ferroket.ffi.varying import align
 from ferroket.local_energy.chunks import chunk_size_of
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.compiled import Form
 
 _N_TOGETHER = 8

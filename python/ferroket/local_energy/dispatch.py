@@ -14,7 +14,7 @@ from netket.vqs.mc import check_hilbert
 from ferroket._compat.netket import log_psi_of, model_of
 from ferroket.local_energy import any_network, known_model
 from ferroket.local_energy.patching import replacement
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
 
 PRECEDENCE = -1
 """That of our rules: below others, so that a rule of a user's own for a kind of states is no conflict."""

@@ -12,7 +12,7 @@ from ferroket._deprecation import renamed_attribute
 from ferroket.local_energy import known_model, patching
 from ferroket.local_energy.chunks import chunk_size_of
 from ferroket.operator import accelerate
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ferroket._compat.netket import log_psi_of
 from ferroket._compat.sharding import on_each_device
 from ferroket.local_energy.any_network import LogPsi, in_chunks
 from ferroket.local_energy.dispatch import PRECEDENCE
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
 
 _NETKETS = expect_and_forces.invoke(MCState, AbstractOperator, int)
 

@@ -13,7 +13,7 @@ from ferroket.ansatz.amplitudes import first_and_step
 from ferroket.ffi import known_local_values
 from ferroket.ffi.varying import align
 from ferroket.local_energy import any_network
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.compiled import Form, Restricted, Tables, Terms
 
 

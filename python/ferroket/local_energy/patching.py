@@ -10,7 +10,7 @@ from netket.operator import DiscreteJaxOperator, DiscreteOperator
 from netket.vqs import MCState, get_local_kernel, get_local_kernel_arguments
 
 from ferroket._compat.netket import rule_of
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.cache import accelerated
 
 _is_enabled = False

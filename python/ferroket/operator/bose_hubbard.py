@@ -8,22 +8,22 @@ import jax.numpy as jnp
 import netket as nk
 import numpy as np
 from netket.hilbert import Fock
-from netket.operator._bose_hubbard.base import BoseHubbardBase
-from netket.utils.numbers import is_scalar
 
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.bounds import most_elements_of_matrices
+from ferroket.operator.algebra.compiling import tables
+from ferroket.operator.algebra.graph_hamiltonian import GraphHamiltonian
+from ferroket.operator.algebra.local_matrices import Entries, LocalTerms, sparse_matrix
+from ferroket.operator.algebra.registry import register
+from ferroket.operator.algebra.validation import check_coefficient, lattice_edges
 from ferroket.operator.compiled import Form, local_states
 from ferroket.operator.local_operator import LocalOperator
-from ferroket.operator.matrices import Entries, LocalTerms, most_elements, sparse_matrix, tables
-from ferroket.operator.sectors import restricted
-from ferroket.operator.term_list import TermList
-from ferroket.operator.validation import check_coefficient, is_traced, lattice_edges
 
+_NETKETS = (nk.operator.BoseHubbardJax, nk.operator.BoseHubbardNumba)
 _COEFFICIENTS = ("U", "V", "J", "mu")
 
 
-@jax.tree_util.register_pytree_node_class
-class BoseHubbard(Accelerated, nk.operator.BoseHubbardJax):
+@register(*_NETKETS)
+class BoseHubbard(GraphHamiltonian, nk.operator.BoseHubbardJax):
     r"""The extended Bose-Hubbard Hamiltonian.
 
     :math:`\sum_i \left(\frac{U}{2} n_i (n_i - 1) - μ n_i\right)
@@ -51,8 +51,8 @@ class BoseHubbard(Accelerated, nk.operator.BoseHubbardJax):
             finite scalar or can't be held by ``dtype``.
     """
 
-    _family = BoseHubbardBase
-    _definition = ()
+    _made_from = _NETKETS
+    _coefficients = _COEFFICIENTS
 
     def __init__(
         self,
@@ -93,116 +93,26 @@ class BoseHubbard(Accelerated, nk.operator.BoseHubbardJax):
             self._structure_ = _structure(self.hilbert, np.asarray(self._edges))
         return self._structure_
 
-    @property
-    def _form(self) -> Form:
-        if self._form_ is not None:
-            return self._form_
+    def _compile(self) -> Form:
         form, basis = self._structure
-        coefficients = jnp.stack([jnp.asarray(value) for value in (self._U, self._V, self._J, self._mu)])
+        coefficients = jnp.stack([jnp.asarray(value) for value in self._values()])
         # Not as a product of matrices, whose result the XLA of jaxlib 0.7 can't hand to a custom call.
         values = (basis * coefficients.astype(_wide(coefficients.dtype))).sum(axis=1)
-        form = form.replace_values(values.astype(self.dtype))
-        if not is_traced(form.values):
-            self._form_ = form
-        return form
-
-    def _reset_caches(self) -> None:
-        self._key_ = self._form_ = None
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the matrix elements."""
-        return self._U.dtype
-
-    @property
-    def is_hermitian(self) -> bool:
-        """Whether the operator is hermitian: whether its coefficients are real.
-
-        Complex coefficients whose values aren't known, in a traced function, are taken not to be.
-        """
-        if not jnp.issubdtype(self.dtype, jnp.complexfloating):
-            return True
-        coefficients = (self._U, self._V, self._J, self._mu)
-        return not is_traced(*coefficients) and all(complex(value).imag == 0 for value in coefficients)
-
-    def _trace(self) -> complex | None:
-        return self.to_local_operator()._trace()
-
-    def _terms(self) -> TermList:
-        return self.to_local_operator()._terms()
+        return form.replace_values(values.astype(self.dtype))
 
     @property
     def max_conn_size(self) -> int:
         """K, the largest number of connected elements that a sample has."""
         return self._structure[0].max_conn_size
 
-    # Algebra
-
-    def _with(self, coefficients: Any) -> Self:
-        """The operator with other coefficients, which may be traced."""
-        for name, value in zip(_COEFFICIENTS, coefficients, strict=True):
-            check_coefficient(name, value)
-        dtype = jnp.result_type(*coefficients)
-        leaves = tuple(jnp.asarray(value).astype(dtype) for value in coefficients)
-        return self.tree_unflatten(self._metadata(), (*leaves, self._edges, self._structure))
-
-    def _map(self, function: Callable[..., Any], *others: "BoseHubbard") -> Self:
-        operators = (self, *others)
-        return self._with(
-            [function(*(getattr(operator, f"_{name}") for operator in operators)) for name in _COEFFICIENTS]
-        )
-
     def copy(self, *, dtype: Any = None) -> Self:
         """The same operator, maybe of another dtype."""
-        return self._with([getattr(self, f"_{name}").astype(dtype or self.dtype) for name in _COEFFICIENTS])
-
-    def _combine(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
-        """``function`` of both operators' coefficients, or NotImplemented if the other isn't one on the same edges."""
-        if not isinstance(other, BoseHubbardBase) or self.hilbert != other.hilbert:
-            return NotImplemented
-        if self._edges is not other._edges and not np.array_equal(np.asarray(self._edges), np.asarray(other._edges)):
-            return NotImplemented
-        return self._map(function, other)
-
-    def __add__(self, other: Any) -> Any:
-        if is_scalar(other):
-            return self.to_local_operator() + other
-        result = self._combine(other, lambda a, b: a + b)
-        if result is not NotImplemented or not isinstance(other, nk.operator.AbstractOperator):
-            return result
-        return self.to_local_operator() + self._adopt(other)
-
-    def __sub__(self, other: Any) -> Any:
-        return self + (-other if not isinstance(other, BoseHubbardBase) else self._own(other) * -1)
-
-    def __iadd__(self, other: Any) -> Any:
-        return self + other
-
-    def __mul__(self, other: Any) -> Any:
-        if not is_scalar(other):
-            return NotImplemented
-        check_coefficient("the factor", other)
-        return self._map(lambda value: value * other)
-
-    def _op__matmul__(self, other: Any) -> Any:
-        return self.to_local_operator() @ self._adopt(other)
-
-    def _op__rmatmul__(self, other: Any) -> Any:
-        other = self._adopt(other)
-        return (other.to_local_operator() if isinstance(other, BoseHubbardBase) else other) @ self.to_local_operator()
-
-    def transpose(self, *, concrete: bool = True) -> "BoseHubbard":
-        """The operator itself: its matrix is symmetric."""
-        return self
-
-    def conjugate(self, *, concrete: bool = True) -> "BoseHubbard":
-        """The operator with the complex conjugate matrix elements."""
-        return self._map(jnp.conj) if jnp.issubdtype(self.dtype, jnp.complexfloating) else self
+        return self._map(lambda value: value.astype(dtype or self.dtype))
 
     def to_local_operator(self) -> LocalOperator:
         """The operator as a :class:`ferroket.operator.LocalOperator`, of sparse matrices as those of single bosons."""
         n = np.arange(self.hilbert.n_max + 1)
-        U, V, J, mu = (np.asarray(getattr(self, f"_{name}")) for name in _COEFFICIENTS)
+        U, V, J, mu = map(np.asarray, self._values())
         on_site = sparse_matrix(np.diag(U / 2 * n * (n - 1) - mu * n), self.dtype)
         on_edge = sparse_matrix(V * _PARTS["V"](n) - J * _PARTS["J"](n), self.dtype)
         sites = [[site] for site in range(self.hilbert.size)]
@@ -212,31 +122,21 @@ class BoseHubbard(Accelerated, nk.operator.BoseHubbardJax):
 
     # Identity and pytree
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(U={self._U}, V={self._V}, J={self._J}, mu={self._mu}; dim={self.hilbert.size})"
-
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_key_": None, "_structure_": None}
-
-    def _key(self) -> Any:
-        leaves = (self._U, self._V, self._J, self._mu, self._edges)
-        if not all(isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves) or is_traced(*leaves):
-            return None
-        return (self.hilbert, *((leaf.dtype.name, leaf.shape, np.asarray(leaf).tobytes()) for leaf in leaves))
-
-    def _metadata(self) -> tuple[Any, ...]:
-        return (self.hilbert, self._max_conn)
+        return {**super().__getstate__(), "_structure_": None}
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """The coefficients and the arrays of the form as leaves."""
-        return (self._U, self._V, self._J, self._mu, self._edges, self._structure), self._metadata()
+        """The coefficients, the edges and the arrays of the form as leaves."""
+        leaves, metadata = super().tree_flatten()
+        return (*leaves, self._structure), (*metadata, self._max_conn)
 
     @classmethod
     def tree_unflatten(cls, metadata: tuple[Any, ...], data: tuple[Any, ...]) -> Self:
         """The operator with these leaves, whatever they are: JAX also puts placeholders there."""
-        operator = object.__new__(cls)
-        operator._hilbert, operator._max_conn = metadata
-        operator._U, operator._V, operator._J, operator._mu, operator._edges, operator._structure_ = data
+        *of_space, max_conn = metadata
+        *leaves, structure = data
+        operator = super().tree_unflatten(tuple(of_space), tuple(leaves))
+        operator._max_conn, operator._structure_ = max_conn, structure
         return operator
 
 
@@ -269,8 +169,8 @@ def _structure(hilbert: Any, edges: np.ndarray) -> tuple[Form, Any]:
     site, edge = (Entries.of(sum(np.abs(part) for part in parts.values()), 0.0) for parts in (on_site, on_edge))
     local: LocalTerms = [((i,), site) for i in range(hilbert.size)] + [(tuple(e), edge) for e in edges.tolist()]
     sites = local_states(hilbert)
-    most = most_elements(hilbert, local, sites.sizes_of_sites)
-    form = restricted(tables(sites, local, diagonal=True, most=most, dtype=np.float64), hilbert)
+    most = most_elements_of_matrices(local, hilbert, sites.sizes_of_sites)
+    form = tables(sites, local, diagonal=True, most=most, dtype=np.float64)
     basis = np.zeros((site.values.size + (edge.values.size if len(edges) else 0), len(_COEFFICIENTS)))
     for entries, parts, first in ((site, on_site, 0), (edge, on_edge, site.values.size)):
         if not first or len(edges):

@@ -10,8 +10,8 @@ import numpy as np
 from netket.operator import DiscreteOperator
 
 from ferroket._compat.netket import compute_tables
-from ferroket.operator import accelerate
-from ferroket.operator.accelerated import Accelerated
+from ferroket.operator.algebra.accelerated import Accelerated
+from ferroket.operator.algebra.registry import accelerate
 
 
 def accelerated(operator: DiscreteOperator) -> Accelerated | None:

@@ -1,23 +1,21 @@
-"""Fermionic operators that conserve particle numbers, and the Fermi-Hubbard model."""
+"""Fermionic operators that conserve particle numbers."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-import jax
 import jax.numpy as jnp
 import netket as nk
 import numpy as np
 from netket.hilbert import SpinOrbitalFermions
-from netket.operator._fermion2nd.base import FermionOperator2ndBase
 from netket.utils.numbers import is_scalar
 
-from ferroket.operator.fermion_operator import FermionOperator2nd
-from ferroket.operator.validation import check_coefficient, check_dtype, is_traced, lattice_edges
+from ferroket._compat import netket
+from ferroket.operator.algebra.registry import register
+from ferroket.operator.algebra.validation import check_coefficient, check_dtype, is_traced
+from ferroket.operator.fermion_operator import NETKETS, FermionOperator2nd, Term
 
-Term = tuple[tuple[int, int], ...]
 
-
-@jax.tree_util.register_pytree_node_class
+@register(netket.ParticleNumberConserving)
 class ParticleNumberConservingFermioperator2nd(FermionOperator2nd):
     """A fermionic operator all of whose terms conserve the number of fermions, on a space where it is fixed.
 
@@ -87,10 +85,10 @@ class ParticleNumberConservingFermioperator2nd(FermionOperator2nd):
             TypeError: If it is another operator.
             ValueError: If a term doesn't conserve what this class does.
         """
-        if not isinstance(ha, FermionOperator2ndBase):
+        if not isinstance(ha, NETKETS):
             raise TypeError(f"{type(ha).__name__} is no FermionOperator2nd, which is all that this constructor takes")
-        new = cls(ha.hilbert, cutoff=ha._cutoff, dtype=ha.dtype)
-        new._operators = {term: weight for term, weight in ha._operators.items() if abs(weight) > cutoff}
+        new = cls(ha.hilbert, cutoff=ha.cutoff, dtype=ha.dtype)
+        new._operators = {term: weight for term, weight in ha.operators.items() if abs(weight) > cutoff}
         new._check_terms()
         return new
 
@@ -157,7 +155,7 @@ class ParticleNumberConservingFermioperator2nd(FermionOperator2nd):
     @classmethod
     def from_netket(cls, operator: Any) -> Self:
         """The operator that equals one of NetKet's, of the same dtype."""
-        if isinstance(operator, FermionOperator2ndBase):
+        if isinstance(operator, NETKETS):
             return super().from_netket(operator)
         sums: dict[Term, Any] = {}
         for term, weight in _terms_of_netkets(operator):
@@ -167,7 +165,7 @@ class ParticleNumberConservingFermioperator2nd(FermionOperator2nd):
         return new
 
 
-@jax.tree_util.register_pytree_node_class
+@register(netket.ParticleNumberAndSpinConserving, netket.FermiHubbard)
 class ParticleNumberAndSpinConservingFermioperator2nd(ParticleNumberConservingFermioperator2nd):
     """A fermionic operator that conserves the number of fermions of each spin, on a space where they are fixed.
 
@@ -202,76 +200,8 @@ class ParticleNumberAndSpinConservingFermioperator2nd(ParticleNumberConservingFe
                 )
 
 
-@jax.tree_util.register_pytree_node_class
-class FermiHubbard(ParticleNumberAndSpinConservingFermioperator2nd):
-    r"""The Fermi-Hubbard Hamiltonian, :math:`-\sum_{⟨ij⟩σ} t_{ij} (c^†_{iσ} c_{jσ} + h.c.) + \sum_i U_i n_{i↑} n_{i↓}`.
-
-    It takes the place of :class:`netket.operator.FermiHubbardJax`: the same constructor. Sums and products are
-    :class:`ParticleNumberAndSpinConservingFermioperator2nd`.
-
-    Args:
-        hilbert: A :class:`netket.hilbert.SpinOrbitalFermions` of spin ½ with the number of fermions of each spin fixed.
-        graph: The edges that fermions hop along: a graph with one node for each orbital.
-        t: The hopping amplitude, or one for each edge in the order of ``graph.edges()``.
-        U: The interaction of two fermions on a site, or one for each site.
-        dtype: The dtype of the matrix elements.
-
-    Raises:
-        TypeError: If the Hilbert space is another one.
-        ValueError: If the graph doesn't fit the space, if there are more or fewer amplitudes than edges or interactions
-            than sites, or if one isn't finite or can't be held by ``dtype``.
-    """
-
-    def __init__(self, hilbert: Any, graph: Any, t: Any = 1.0, U: Any = 1.0, dtype: Any = None) -> None:
-        self._check_space(hilbert)
-        n_sites = hilbert.n_orbitals
-        if hilbert.n_spin_subsectors != 2:  # noqa: PLR2004
-            raise ValueError(f"FermiHubbard is a model of fermions of spin 1/2, and not of those of {hilbert!r}")
-        edges = lattice_edges(graph, n_sites)
-        hopping = _each("t", t, len(edges), "edges", dtype)
-        interaction = _each("U", U, n_sites, "sites", dtype)
-        if dtype is None:
-            dtype = jnp.result_type(float, hopping.dtype, interaction.dtype)
-        terms: list[Term] = []
-        weights: list[Any] = []
-        for (i, j), amplitude in zip(edges.tolist(), hopping.tolist(), strict=True):
-            for spin in (0, n_sites):
-                terms += [((i + spin, 1), (j + spin, 0)), ((j + spin, 1), (i + spin, 0))]
-                weights += [-amplitude, -amplitude]
-        for i, energy in enumerate(interaction.tolist()):
-            terms.append(((i + n_sites, 1), (i + n_sites, 0), (i, 1), (i, 0)))
-            weights.append(energy)
-        super().__init__(hilbert, terms, weights, dtype=dtype)
-
-    def copy(self, *, dtype: Any = None, cutoff: float | None = None) -> Any:
-        """The same operator by its terms, maybe of another dtype, as a more general class."""
-        new = ParticleNumberAndSpinConservingFermioperator2nd.from_netket(self)
-        return new if dtype is None and cutoff is None else new.copy(dtype=dtype, cutoff=cutoff)
-
-    def __iadd__(self, other: Any) -> Any:
-        return self + other
-
-    def to_normal_order(self) -> Any:
-        """The same operator with its terms in normal order."""
-        return self.copy().to_normal_order()
-
-    def to_pair_order(self) -> Any:
-        """The same operator with its terms in pair order."""
-        return self.copy().to_pair_order()
-
-
 def _word(term: Term) -> str:
     return " ".join(f"{orbital}{'^' if dagger else ''}" for orbital, dagger in term)
-
-
-def _each(name: str, value: Any, n: int, what: str, dtype: Any) -> np.ndarray:
-    values = np.asarray(value)
-    if values.shape not in ((), (n,)):
-        raise ValueError(
-            f"{name} has shape {values.shape}, but there are {n} {what}: give a single number, or one for each of them"
-        )
-    check_dtype(name, values, dtype)
-    return np.broadcast_to(values, (n,))
 
 
 def _entries(array: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
@@ -296,7 +226,7 @@ def _terms_of_netkets(operator: Any) -> Iterator[tuple[Term, Any]]:
     products of one hop of each.
     """
     hilbert = operator.hilbert
-    for block, tables in operator._operator_data.items():
+    for block, tables in netket.tables_of_conserving(operator).items():
         for key, table in tables.items():
             length, sectors = key if isinstance(key, tuple) else (key, (0,))
             if not length:

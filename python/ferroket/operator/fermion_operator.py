@@ -2,23 +2,27 @@
 
 from typing import Any, Self
 
-import jax
 import netket as nk
 import numpy as np
-from netket.operator._fermion2nd.base import FermionOperator2ndBase
-from netket.operator._fermion2nd.utils import transpose_term
 from netket.utils.numbers import dtype as dtype_of
 from netket.utils.numbers import is_scalar
 
-from ferroket.operator.accelerated import Accelerated
-from ferroket.operator.compiled import site_bits
-from ferroket.operator.compiling import compile_terms
-from ferroket.operator.sectors import trace
-from ferroket.operator.term_list import TermList, words_of
-from ferroket.operator.validation import check_coefficient, check_dtype, check_hilbert, promoted, tolerance
+from ferroket._compat.netket import order_of
+from ferroket.operator.algebra.accelerated import Accelerated
+from ferroket.operator.algebra.compiling import compile_terms
+from ferroket.operator.algebra.registry import register
+from ferroket.operator.algebra.term_list import TermList
+from ferroket.operator.algebra.traces import trace
+from ferroket.operator.algebra.validation import check_coefficient, check_dtype, check_hilbert, promoted, tolerance
+from ferroket.operator.compiled.masks import site_bits, words_of
+
+Term = tuple[tuple[int, int], ...]
+"""A product of operators, each an orbital and 1 for creation or 0 for annihilation."""
+
+NETKETS = (nk.operator.FermionOperator2ndJax, nk.operator.FermionOperator2ndNumba)
 
 
-@jax.tree_util.register_pytree_node_class
+@register(*NETKETS)
 class FermionOperator2nd(Accelerated, nk.operator.FermionOperator2ndJax):
     """A sum of products of fermionic creation and annihilation operators.
 
@@ -44,7 +48,7 @@ class FermionOperator2nd(Accelerated, nk.operator.FermionOperator2ndJax):
             as many weights as terms, or if a weight isn't finite or can't be held by ``dtype``.
     """
 
-    _family = FermionOperator2ndBase
+    _netkets = NETKETS
     _definition = ("_operators", "_cutoff")
     _order: str | None = None
     """NetKet's note of the terms' order, if they are in one; versions before 3.21 have none."""
@@ -124,7 +128,7 @@ class FermionOperator2nd(Accelerated, nk.operator.FermionOperator2ndJax):
 
     def transpose(self, *, concrete: bool = True) -> "FermionOperator2nd":
         """The transposed operator."""
-        return self._like({transpose_term(term): weight for term, weight in self._operators.items()})
+        return self._like({_transposed(term): weight for term, weight in self._operators.items()})
 
     def conjugate(self, *, concrete: bool = True) -> "FermionOperator2nd":
         """The operator with the complex conjugate matrix elements."""
@@ -161,6 +165,10 @@ class FermionOperator2nd(Accelerated, nk.operator.FermionOperator2ndJax):
     @classmethod
     def from_netket(cls, operator: Any) -> Self:
         """The operator that equals one of NetKet's, of the same dtype."""
-        new = cls(operator.hilbert, cutoff=operator._cutoff, dtype=operator.dtype)
-        new._operators, new._order = dict(operator._operators), getattr(operator, "_order", None)
+        new = cls(operator.hilbert, cutoff=operator.cutoff, dtype=operator.dtype)
+        new._operators, new._order = dict(operator.operators), order_of(operator)
         return new
+
+
+def _transposed(term: Term) -> Term:
+    return tuple((orbital, 1 - dagger) for orbital, dagger in reversed(term))

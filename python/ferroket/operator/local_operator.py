@@ -8,15 +8,22 @@ import jax.numpy as jnp
 import netket as nk
 import numpy as np
 import scipy.sparse
-from netket.operator._local_operator import LocalOperatorBase
 from netket.utils.numbers import is_scalar
 
-from ferroket.operator.accelerated import Accelerated
-from ferroket.operator.compiling import compile_terms
-from ferroket.operator.matrices import Entries, LocalTerms, cluster_parts, sparse_matrix, to_tables, to_terms
-from ferroket.operator.sectors import sectors, trace
-from ferroket.operator.term_list import TermList
-from ferroket.operator.validation import (
+from ferroket.operator.algebra.accelerated import Accelerated
+from ferroket.operator.algebra.compiling import compile_matrices, compile_terms
+from ferroket.operator.algebra.local_matrices import (
+    Entries,
+    LocalTerms,
+    cluster_parts,
+    sparse_matrix,
+    to_terms,
+)
+from ferroket.operator.algebra.registry import register
+from ferroket.operator.algebra.sectors import sectors
+from ferroket.operator.algebra.term_list import TermList
+from ferroket.operator.algebra.traces import trace
+from ferroket.operator.algebra.validation import (
     check_coefficient,
     check_dtype,
     check_hilbert,
@@ -25,8 +32,10 @@ from ferroket.operator.validation import (
     tolerance,
 )
 
+_NETKETS = (nk.operator.LocalOperatorJax, nk.operator.LocalOperatorNumba)
 
-@jax.tree_util.register_pytree_node_class
+
+@register(*_NETKETS)
 class LocalOperator(Accelerated, nk.operator.LocalOperatorJax):
     """A sum of operators that act on a few sites each, on any discrete Hilbert space.
 
@@ -53,7 +62,8 @@ class LocalOperator(Accelerated, nk.operator.LocalOperatorJax):
             lists of sites, or if a matrix doesn't fit its sites, isn't finite or can't be held by ``dtype``.
     """
 
-    _family = LocalOperatorBase
+    _netkets = _NETKETS
+    _is_local = True
     _definition = ("_operators_dict", "_constant", "_mel_cutoff")
 
     def __init__(
@@ -107,7 +117,7 @@ class LocalOperator(Accelerated, nk.operator.LocalOperatorJax):
         if has_two_states(self.hilbert):
             terms, most = self._terms_and_most()
             return compile_terms(terms, self.hilbert, self.dtype, cutoff=self.mel_cutoff, most=most)
-        return to_tables(self.hilbert, self._local(), self._constant, self.mel_cutoff, self.dtype)
+        return compile_matrices(self._local(), self._constant, self.hilbert, self.dtype, cutoff=self.mel_cutoff)
 
     def _find_hermitian(self) -> bool:
         # Matrices that aren't hermitian may be so together.
@@ -177,6 +187,13 @@ class LocalOperator(Accelerated, nk.operator.LocalOperatorJax):
         new._constant = self._constant.conj()
         return new
 
+    def _embedded(self, hilbert: Any, first: int) -> "LocalOperator":
+        """The operator on a larger space, of which site ``first`` is its first."""
+        new = LocalOperator(hilbert, constant=self.constant, dtype=self.dtype, mel_cutoff=self.mel_cutoff)
+        moved = {tuple(first + site for site in where): matrix for where, matrix in self._operators_dict.items()}
+        new._operators_dict = moved
+        return new
+
     def to_local_operator(self) -> "LocalOperator":
         """The operator itself."""
         return self
@@ -185,7 +202,7 @@ class LocalOperator(Accelerated, nk.operator.LocalOperatorJax):
     def from_netket(cls, operator: Any) -> "LocalOperator":
         """The operator that equals one of NetKet's, of the same dtype."""
         new = cls(operator.hilbert, constant=operator.constant, dtype=operator.dtype, mel_cutoff=operator.mel_cutoff)
-        new._operators_dict = dict(operator._operators_dict)
+        new._operators_dict = dict(zip(map(tuple, operator.acting_on), operator.operators, strict=True))
         return new
 
 

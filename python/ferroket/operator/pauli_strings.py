@@ -2,22 +2,24 @@
 
 from typing import Any
 
-import jax
 import netket as nk
 import numpy as np
 from netket.hilbert import AbstractHilbert
-from netket.operator._pauli_strings.base import PauliStringsBase
 from netket.utils.numbers import is_scalar
 
-from ferroket.operator.accelerated import Accelerated
-from ferroket.operator.compiled import site_bits
-from ferroket.operator.compiling import compile_terms, in_fewer_terms
-from ferroket.operator.sectors import trace
-from ferroket.operator.term_list import TermList, popcount
-from ferroket.operator.validation import check_dtype, check_hilbert, has_two_states, tolerance
+from ferroket._compat.netket import cutoff_of
+from ferroket.operator.algebra.accelerated import Accelerated
+from ferroket.operator.algebra.compiling import compile_terms, in_fewer_terms
+from ferroket.operator.algebra.registry import register
+from ferroket.operator.algebra.term_list import TermList
+from ferroket.operator.algebra.traces import trace
+from ferroket.operator.algebra.validation import check_dtype, check_hilbert, has_two_states, tolerance
+from ferroket.operator.compiled.masks import popcount, site_bits
+
+_NETKETS = (nk.operator.PauliStringsJax, nk.operator.PauliStringsNumba)
 
 
-@jax.tree_util.register_pytree_node_class
+@register(*_NETKETS)
 class PauliStrings(Accelerated, nk.operator.PauliStringsJax):
     """A sum of products of Pauli matrices, on any number of sites each.
 
@@ -41,7 +43,7 @@ class PauliStrings(Accelerated, nk.operator.PauliStringsJax):
             or if a weight isn't finite.
     """
 
-    _family = PauliStringsBase
+    _netkets = _NETKETS
     _definition = ("_operators", "_weights", "_cutoff")
 
     def __init__(
@@ -136,8 +138,8 @@ class PauliStrings(Accelerated, nk.operator.PauliStringsJax):
     @classmethod
     def from_netket(cls, operator: Any) -> "PauliStrings":
         """The operator that equals one of NetKet's, of the same dtype."""
-        new = cls(operator.hilbert, cutoff=operator._cutoff, dtype=operator.dtype)
-        new._operators, new._weights = operator._operators, np.asarray(operator._weights)
+        new = cls(operator.hilbert, cutoff=cutoff_of(operator), dtype=operator.dtype)
+        new._operators, new._weights = operator.operators, np.asarray(operator.weights)
         return new
 
 

@@ -2,21 +2,21 @@
 
 from typing import Any, Self
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from netket.operator import DiscreteJaxOperator
 from netket.utils.numbers import dtype as dtype_of
 from netket.utils.numbers import is_scalar
 
-from ferroket.operator.accelerated import Accelerated
-from ferroket.operator.compiling import compile_terms
-from ferroket.operator.sectors import trace
-from ferroket.operator.term_list import TermList
-from ferroket.operator.validation import check_coefficient
+from ferroket.operator.algebra.accelerated import Accelerated
+from ferroket.operator.algebra.compiling import compile_terms
+from ferroket.operator.algebra.registry import register
+from ferroket.operator.algebra.term_list import TermList
+from ferroket.operator.algebra.traces import trace
+from ferroket.operator.algebra.validation import check_coefficient
 
 
-@jax.tree_util.register_pytree_node_class
+@register()
 class TermSum(Accelerated, DiscreteJaxOperator):
     """A sum of non-branching terms: what operators of different families on two-state sites are together.
 

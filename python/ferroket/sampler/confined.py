@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from netket.sampler.rules import MetropolisRule
 
 from ferroket._compat.netket import HamiltonianRule
+from ferroket.operator.algebra.sectors import own_constraints
 from ferroket.operator.cache import accelerated
 from ferroket.operator.compiled import allowed
-from ferroket.operator.sectors import own_constraints
 
 
 class ConfinedRule(MetropolisRule):

@@ -7,7 +7,7 @@ from netket.vqs import MCState
 
 from ferroket._compat.netket import sampled_model_of
 from ferroket._deprecation import renamed_attribute
-from ferroket.operator.sectors import sectors
+from ferroket.operator.algebra.sectors import sectors
 from ferroket.sampler import chains, patching
 from ferroket.sampler.metropolis import MetropolisSampler
 

@@ -9,8 +9,8 @@ from netket.sampler import MetropolisSamplerState
 from netket.sampler.rules import FermionHopRule, LocalRule
 
 from ferroket.operator import accelerate
-from ferroket.operator.accelerated import Accelerated
-from ferroket.operator.sectors import own_constraints
+from ferroket.operator.algebra.accelerated import Accelerated
+from ferroket.operator.algebra.sectors import own_constraints
 from ferroket.sampler import chains
 from ferroket.sampler.transition_rules import leaves_constraint
 

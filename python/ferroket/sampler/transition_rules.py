@@ -11,9 +11,9 @@ from netket.sampler.rules import ExchangeRule, FermionHopRule, LocalRule
 
 from ferroket._compat.netket import HamiltonianRule
 from ferroket.ffi import Attribute, ExchangeArguments
+from ferroket.operator.algebra.sectors import Sector, sectors
 from ferroket.operator.cache import accelerated
 from ferroket.operator.compiled import Terms
-from ferroket.operator.sectors import Sector, sectors
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=("arrays",), meta_fields=("name", "attributes"))

@@ -5,9 +5,10 @@ Where a Hilbert space has a constraint that the kernels don't know, either is re
 
 from ferroket.operator.compiled.form import Form
 from ferroket.operator.compiled.local_states import LocalStates, local_states
+from ferroket.operator.compiled.masks import site_bits
 from ferroket.operator.compiled.restricted import Constraint, Constraints, Restricted, allowed
 from ferroket.operator.compiled.tables import Tables
-from ferroket.operator.compiled.terms import Terms, site_bits
+from ferroket.operator.compiled.terms import Terms
 
 __all__ = [
     "Constraint",

@@ -11,7 +11,7 @@ import numpy as np
 
 from ferroket.ffi import Attribute, Family, compact_elements, connected_elements, count_elements
 from ferroket.operator.compiled.local_states import LocalStates
-from ferroket.operator.validation import check_samples
+from ferroket.operator.compiled.samples import check_samples
 
 
 class Form:

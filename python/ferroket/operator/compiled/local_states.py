@@ -9,6 +9,8 @@ import jax
 import numpy as np
 from netket.hilbert import DiscreteHilbert, DoubledHilbert, HomogeneousHilbert, TensorHilbert
 
+from ferroket._compat.netket import range_of_local_states
+
 _Range = tuple[float, float, int]
 _MAX_SIZE = np.iinfo(np.int32).max
 
@@ -79,7 +81,7 @@ def _ranges(hilbert: Any, whole: Any) -> Iterator[_Range]:
     elif isinstance(hilbert, HomogeneousHilbert):
         if not hilbert.is_finite or hilbert.local_size > _MAX_SIZE:
             raise TypeError(_unbounded(whole))
-        states = hilbert._local_states
+        states = range_of_local_states(hilbert)
         yield from [_range(states[0], states[min(1, len(states) - 1)], len(states))] * hilbert.size
     else:
         for site in range(hilbert.size):

@@ -201,11 +201,11 @@ class Tables(Form):
             dtype = np.result_type(*matrices)
         return cls.from_arrays(
             sites,
-            _offsets([len(place) for place in acting_on]),
+            offsets([len(place) for place in acting_on]),
             np.array([site for place in acting_on for site in place], int),
             np.array(table, int),
-            _offsets([len(dense) for dense in matrices]),
-            _offsets(np.concatenate(counts)),
+            offsets([len(dense) for dense in matrices]),
+            offsets(np.concatenate(counts)),
             np.concatenate(columns),
             np.concatenate(values).astype(dtype or float),
             diagonal=diagonal,
@@ -213,6 +213,6 @@ class Tables(Form):
         )
 
 
-def _offsets(lengths: Any) -> np.ndarray:
+def offsets(lengths: Any) -> np.ndarray:
     """Where the runs of these lengths start, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(np.asarray(lengths, np.int64))])

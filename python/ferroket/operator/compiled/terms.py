@@ -13,57 +13,7 @@ from ferroket.ffi.references import sites as site_references
 from ferroket.ffi.references import terms as references
 from ferroket.operator.compiled.form import Form, coefficients
 from ferroket.operator.compiled.local_states import LocalStates
-
-WORD = 32
-
-
-def n_words(n_sites: int) -> int:
-    """W, the number of 32-bit words that hold a bit for each site; at least one."""
-    return max(-(-n_sites // WORD), 1)
-
-
-def site_bits(n_sites: int) -> np.ndarray:
-    """The mask of each site alone, of shape ``(N, W)``: masks of several are the bitwise OR of such rows."""
-    bits = np.zeros((n_sites, n_words(n_sites)), np.uint32)
-    site = np.arange(n_sites)
-    bits[site, site // WORD] = np.uint32(1) << (site % WORD).astype(np.uint32)
-    return bits
-
-
-def as_words(masks: Any, n_sites: int, name: str = "mask") -> np.ndarray:
-    """Masks of sites as uint32 words, ``(T, W)``.
-
-    Args:
-        masks: uint32 or uint64 words, least significant first, of shape ``(T, n_words)``, or Python ints.
-        n_sites: N; bit i belongs to site i.
-        name: What errors call them.
-
-    Raises:
-        ValueError: If a bit is set that belongs to no site.
-    """
-    width = n_words(n_sites)
-    if isinstance(masks, np.ndarray) and masks.ndim == 2:  # noqa: PLR2004
-        words = np.ascontiguousarray(masks)
-        if words.dtype == np.uint64:
-            words = words.astype("<u8").view("<u4").astype(np.uint32)
-        elif words.dtype != np.uint32:
-            raise ValueError(f"the words of {name} have dtype {words.dtype}, but must be uint32 or uint64")
-        beyond = words[:, width:].any(axis=1)
-        words = np.pad(words[:, :width], ((0, 0), (0, max(width - words.shape[1], 0))))
-    else:
-        numbers = [int(number) for number in masks]
-        beyond = np.array([number < 0 or number.bit_length() > n_sites for number in numbers], bool)
-        if not beyond.any():
-            data = b"".join(number.to_bytes(4 * width, "little") for number in numbers)
-            words = np.frombuffer(data, "<u4").astype(np.uint32).reshape(-1, width)
-    if not beyond.any() and n_sites < width * WORD:
-        beyond = words[:, -1] >> np.uint32(n_sites - (width - 1) * WORD) != 0
-    if beyond.any():
-        raise ValueError(
-            f"the {name} of term {int(np.flatnonzero(beyond)[0])} has a bit beyond the {n_sites} sites: "
-            "bit i belongs to site i"
-        )
-    return words
+from ferroket.operator.compiled.masks import Runs, as_words, is_odd
 
 
 @functools.partial(
@@ -235,7 +185,7 @@ class Terms(Form):
             )
 
         # Where a term looks at a site, it knows the sign.
-        values = (jnp if traced else np).where(_parity(pattern & sign), -values, values)
+        values = (jnp if traced else np).where(is_odd(pattern & sign), -values, values)
         sign = sign & ~mask
         kept, values = _merged(np.concatenate([flip, mask, pattern, sign], axis=1), values)
         if cutoff is not None and not traced:
@@ -269,47 +219,15 @@ def _check_sizes(sites: LocalStates) -> None:
         )
 
 
-def _parity(words: np.ndarray) -> np.ndarray:
-    """Whether the number of set bits of each row is odd."""
-    folded = np.bitwise_xor.reduce(words, axis=1)
-    for shift in (16, 8, 4, 2, 1):
-        folded ^= folded >> np.uint32(shift)
-    return folded & 1 == 1
-
-
-def _runs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A stable order that puts equal rows side by side, and where each run of them starts."""
-    pairs = np.ascontiguousarray(np.pad(rows, ((0, 0), (0, rows.shape[1] % 2)))).view(np.uint64)
-    columns = [column for column in pairs.T if column.size and (column != column[0]).any()]
-    order = np.lexsort(columns) if columns else np.arange(len(rows))
-    is_start = np.arange(len(rows)) == 0
-    for column in columns:
-        ordered = column[order]
-        is_start[1:] |= ordered[1:] != ordered[:-1]
-    return order, np.flatnonzero(is_start)
-
-
 def _merged(rows: np.ndarray, values: Any) -> tuple[np.ndarray, Any]:
     """The first of each set of equal rows, in order, and the sums of their values."""
-    order, starts = _runs(rows)
-    first = order[starts]
-    in_order = np.argsort(first)
-    if starts.size == order.size:
-        return first[in_order], values
-    if isinstance(values, np.ndarray):
-        sums = np.add.reduceat(values[order], starts)
-    else:
-        lengths = np.diff(np.append(starts, order.size))
-        sums = jax.ops.segment_sum(values[order], np.repeat(np.arange(starts.size), lengths), starts.size)
-    return first[in_order], sums[in_order]
+    runs = Runs.of(rows)
+    in_order = np.argsort(runs.first)
+    return runs.first[in_order], values if len(runs) == len(rows) else runs.sums(values)[in_order]
 
 
 def _grouped(flip: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The group of each term, and the flips of the groups: none first, then as they first occur."""
-    order, starts = _runs(flip)
-    first = order[starts]
-    by_group = np.argsort(np.where(flip[first].any(axis=1), first, -1))
-    group_of_run = np.argsort(by_group)
-    group = np.empty(len(flip), np.int64)
-    group[order] = np.repeat(group_of_run, np.diff(np.append(starts, order.size)))
-    return group, flip[first][by_group]
+    runs = Runs.of(flip)
+    by_group = np.argsort(np.where(flip[runs.first].any(axis=1), runs.first, -1))
+    return np.argsort(by_group)[runs.run_of_row], flip[runs.first][by_group]

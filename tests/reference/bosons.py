@@ -6,11 +6,11 @@ from math import sqrt
 
 import numpy as np
 
-from twins.core import Configuration, Row, Sites, Twin, empty_row, on_sites, replaced
+from reference.core import Configuration, Reference, Row, Sites, empty_row, on_sites, replaced
 
 
 @dataclass(frozen=True, eq=False)
-class BoseHubbard(Twin):
+class BoseHubbard(Reference):
     """-J Σ (b†_i b_j + h.c.) + Σ U/2 n_i (n_i - 1) - μ n_i + V Σ n_i n_j, with at most n_max bosons on a site."""
 
     sites: Sites

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from twins.core import Configuration, Row, Sites, Twin
+from reference.core import Configuration, Reference, Row, Sites
 
 
 @dataclass(frozen=True, eq=False)
-class Permutation(Twin):
+class Permutation(Reference):
     """P|σ⟩ = |σ'⟩ with σ'[i] = σ[g⁻¹(i)], so ⟨σ|P|σ'⟩ = 1 for σ'[i] = σ[g(i)]."""
 
     sites: Sites
@@ -18,7 +18,7 @@ class Permutation(Twin):
 
 
 @dataclass(frozen=True, eq=False)
-class FermionPermutation(Twin):
+class FermionPermutation(Reference):
     """P c†_i P⁻¹ = c†_{g(i)}: beside the permutation of the orbitals, the sign of putting the operators in order."""
 
     sites: Sites
@@ -32,7 +32,7 @@ class FermionPermutation(Twin):
 
 
 @dataclass(frozen=True, eq=False)
-class SpinFlip(Twin):
+class SpinFlip(Reference):
     """All spins reversed; for fermions of spin ½ the two spins exchanged, with the sign of reordering."""
 
     sites: Sites

@@ -1,4 +1,4 @@
-"""What all twins share."""
+"""What all references share."""
 
 import itertools
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ Sites = tuple[tuple[float, ...], ...]
 """The local states of each site, by index."""
 
 
-class Twin(ABC):
+class Reference(ABC):
     """A matrix over configurations, given by its rows."""
 
     sites: Sites

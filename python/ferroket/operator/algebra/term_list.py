@@ -11,62 +11,18 @@ from typing import Any, Self
 
 import numpy as np
 
-from ferroket.operator.compiled import site_bits
+from ferroket.operator.compiled.masks import Runs, is_odd, popcount, site_bits, sites_of
 
 NOISE = 64 * float(np.finfo(np.float64).eps)
 """What is smaller than this, beside the numbers that it is a sum of, is rounding error."""
 
 _MAX_PRODUCT = 1 << 24
 _MAX_TERMS = 1 << 22
-_BITS_OF_BYTE = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.uint8)
-
-
-def words_of(sites: np.ndarray, bits: np.ndarray) -> np.ndarray:
-    """The masks of lists of sites, ``(T, k)``, given the bits of each site, ``(N, W)``; sites don't occur twice."""
-    if not sites.shape[1]:
-        return np.zeros((len(sites), bits.shape[1]), np.uint32)
-    return np.bitwise_or.reduce(bits[sites], axis=1)
-
-
-def sites_of(words: np.ndarray, n_sites: int) -> np.ndarray:
-    """The bits of masks, ``(..., W)``, as booleans, ``(..., N)``."""
-    bytes_ = np.ascontiguousarray(words, "<u4").view(np.uint8)
-    return np.unpackbits(bytes_, axis=-1, bitorder="little")[..., :n_sites].astype(bool)
-
-
-def popcount(words: np.ndarray) -> np.ndarray:
-    """The number of bits of each row, ``(T, W)`` to ``(T,)``."""
-    counts: np.ndarray = _BITS_OF_BYTE[np.ascontiguousarray(words).view(np.uint8)].sum(axis=-1, dtype=np.int64)
-    return counts
 
 
 def negated(values: np.ndarray, words: np.ndarray) -> np.ndarray:
     """The values, times -1 where a row has an odd number of bits."""
-    return np.where(popcount(words) & 1, -values, values)
-
-
-def runs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The order that sorts rows by their first column, then their second..., and where each run of equals starts."""
-    if not len(rows):
-        return np.zeros(0, np.intp), np.zeros(0, np.intp)
-    order = np.lexsort(rows.T[::-1])
-    ordered = rows[order]
-    is_first = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])
-    return order, np.flatnonzero(is_first)
-
-
-def equal_rows(rows: np.ndarray) -> list[np.ndarray]:
-    """The numbers of the rows that are equal, run by run."""
-    order, starts = runs(rows)
-    return np.split(order, starts[1:]) if starts.size else []
-
-
-def group_of_rows(rows: np.ndarray) -> tuple[np.ndarray, int]:
-    """A number for each row, the same for equal ones, and how many there are."""
-    order, starts = runs(rows)
-    group = np.empty(len(rows), np.int64)
-    group[order] = np.repeat(np.arange(starts.size), np.diff([*starts, len(order)]))
-    return group, starts.size
+    return np.where(is_odd(words), -values, values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,12 +153,10 @@ class TermList:
         # Where a term looks at a site, it knows the sign.
         values = negated(self.values, self.pattern & self.sign)
         sign = self.sign & ~self.mask
-        order, starts = runs(np.concatenate([self.flip, self.mask, self.pattern, sign], axis=1))
-        if not order.size:
-            return self
-        sums = np.add.reduceat(values[order], starts)
-        kept = np.abs(sums) > NOISE * np.add.reduceat(np.abs(values[order]), starts)
-        chosen = order[starts][kept]
+        runs = Runs.of(np.concatenate([self.flip, self.mask, self.pattern, sign], axis=1))
+        sums = runs.sums(values)
+        kept = np.abs(sums) > NOISE * runs.sums(np.abs(values))
+        chosen = runs.first[kept]
         return TermList(
             self.n_sites, self.flip[chosen], self.mask[chosen], self.pattern[chosen], sign[chosen], sums[kept]
         )

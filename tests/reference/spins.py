@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twins.core import Configuration, Row, Sites, Twin, empty_row, on_sites, replaced
-from twins.pauli import MATRICES
+from reference.core import Configuration, Reference, Row, Sites, empty_row, on_sites, replaced
+from reference.pauli import MATRICES
 
 
 @dataclass(frozen=True, eq=False)
-class Ising(Twin):
+class Ising(Reference):
     """-h Σ σˣ_i + J Σ σᶻ_i σᶻ_j."""
 
     sites: Sites
@@ -36,7 +36,7 @@ class Ising(Twin):
 
 
 @dataclass(frozen=True, eq=False)
-class Heisenberg(Twin):
+class Heisenberg(Reference):
     """Σ_e J_e (σᶻσᶻ ± (σˣσˣ + σʸσʸ)), with a minus on the edges that have Marshall's sign."""
 
     sites: Sites

@@ -81,6 +81,21 @@ def lattice_edges(graph: Any, n_sites: int) -> Any:
     return edges.astype(np.int32)
 
 
+def check_graph(hilbert: Any, graph: Any, acting_on_subspace: Any) -> None:
+    """Checks that a graph fits a Hilbert space.
+
+    Raises:
+        TypeError: If it is no graph.
+        ValueError: If it has more nodes than there are sites.
+    """
+    if not isinstance(graph, AbstractGraph):
+        raise TypeError(f"the graph is {graph!r}, but must be one of nk.graph: make it by nk.graph.Graph(edges)")
+    if acting_on_subspace is None and graph.n_nodes > hilbert.size:
+        raise ValueError(
+            f"the graph has {graph.n_nodes} nodes, but the Hilbert space has {hilbert.size} sites: each node is a site"
+        )
+
+
 def check_coefficient(name: str, value: Any, dtype: Any = None) -> None:
     """Checks that a coefficient is a finite scalar, and that ``dtype`` can hold it.
 
@@ -161,32 +176,3 @@ def tolerance(dtype: Any) -> float:
     """How far numbers of a dtype may differ, beside their size, to be taken as equal."""
     inexact = jnp.issubdtype(dtype, jnp.inexact)
     return max(1e-10, 128 * float(jnp.finfo(dtype).eps)) if inexact else 1e-10
-
-
-def check_samples(x: Any, n_sites: int, local_states: tuple[float, ...]) -> None:
-    """Checks shape and dtype of samples; their values are checked where they are read.
-
-    Raises:
-        ValueError: If the last dimension isn't that of the sites, or the dtype can't hold the local states.
-        TypeError: If the dtype is none of numbers.
-    """
-    if x.ndim == 0 or x.shape[-1] != n_sites:
-        found = f"{x.shape[-1]} sites in their last dimension" if x.ndim else "no dimension"
-        raise ValueError(
-            f"the samples, of shape {x.shape}, have {found}, but the Hilbert space has {n_sites} sites: "
-            f"samples have shape (..., {n_sites})"
-        )
-    if x.dtype != bool and not (jnp.issubdtype(x.dtype, jnp.number) and x.dtype.itemsize * 8 in (8, 16, 32, 64, 128)):
-        raise TypeError(f"the samples have dtype {x.dtype}, but must be numbers")
-    if x.dtype == bool:
-        low, high = 0, 1
-    elif jnp.issubdtype(x.dtype, jnp.integer):
-        low, high = int(jnp.iinfo(x.dtype).min), int(jnp.iinfo(x.dtype).max)
-    else:
-        return  # floats hold all local states
-    for state in sorted(local_states):
-        if not (float(state).is_integer() and low <= state <= high):
-            raise ValueError(
-                f"the samples have dtype {x.dtype}, which can't hold the local state {state:g} of the Hilbert space: "
-                "convert them to a signed or a floating dtype"
-            )

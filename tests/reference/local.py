@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twins.core import Configuration, Row, Sites, Twin, empty_row, on_sites, replaced
+from reference.core import Configuration, Reference, Row, Sites, empty_row, on_sites, replaced
 
 
 @dataclass(frozen=True, eq=False)
-class Local(Twin):
+class Local(Reference):
     """constant + Σ_t matrix_t on sites_t; of the sites of a term the first is the most significant."""
 
     sites: Sites

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twins.core import Configuration, Row, Sites, Twin, empty_row, on_sites
+from reference.core import Configuration, Reference, Row, Sites, empty_row, on_sites
 
 MATRICES = {
     "I": np.eye(2),
@@ -16,7 +16,7 @@ MATRICES = {
 
 
 @dataclass(frozen=True, eq=False)
-class Pauli(Twin):
+class Pauli(Reference):
     """Σ_t weight_t string_t, where the local state of index 0 is the one with σᶻ = +1."""
 
     sites: Sites

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from twins.core import Configuration, Row, Sites, Twin, configurations, empty_row
+from reference.core import Configuration, Reference, Row, Sites, configurations, empty_row
 
 
 @dataclass(frozen=True, eq=False)
-class Sum(Twin):
+class Sum(Reference):
     """Σ_i coefficient_i O_i."""
 
-    operators: Sequence[Twin]
+    operators: Sequence[Reference]
     coefficients: Sequence[complex]
 
     @property
@@ -26,11 +26,11 @@ class Sum(Twin):
 
 
 @dataclass(frozen=True, eq=False)
-class Product(Twin):
+class Product(Reference):
     """The product of two operators."""
 
-    left: Twin
-    right: Twin
+    left: Reference
+    right: Reference
 
     @property
     def sites(self) -> Sites:  # type: ignore[override]
@@ -45,10 +45,10 @@ class Product(Twin):
 
 
 @dataclass(frozen=True, eq=False)
-class Transposed(Twin):
+class Transposed(Reference):
     """⟨σ|Oᵀ|σ'⟩ = ⟨σ'|O|σ⟩, found by looking at all σ'."""
 
-    operator: Twin
+    operator: Reference
 
     @property
     def sites(self) -> Sites:  # type: ignore[override]
@@ -60,10 +60,10 @@ class Transposed(Twin):
 
 
 @dataclass(frozen=True, eq=False)
-class Adjoint(Twin):
+class Adjoint(Reference):
     """The conjugate of the transpose."""
 
-    operator: Twin
+    operator: Reference
 
     @property
     def sites(self) -> Sites:  # type: ignore[override]
@@ -75,11 +75,11 @@ class Adjoint(Twin):
 
 
 @dataclass(frozen=True, eq=False)
-class Embedded(Twin):
+class Embedded(Reference):
     """An operator on some neighbouring sites of a larger system."""
 
     sites: Sites
-    operator: Twin
+    operator: Reference
     first: int
 
     def row(self, sample: Configuration) -> Row:

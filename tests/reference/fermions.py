@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twins.core import Configuration, Row, Sites, Twin, empty_row, on_sites
+from reference.core import Configuration, Reference, Row, Sites, empty_row, on_sites
 
 Term = tuple[tuple[int, int], ...]
 """Operators from left to right: (orbital, 1) creates a fermion, (orbital, 0) destroys one."""
 
 
 @dataclass(frozen=True, eq=False)
-class Fermions(Twin):
+class Fermions(Reference):
     """Σ_t weight_t c†… c…; each operator has the sign of the fermions in the orbitals before its own."""
 
     sites: Sites

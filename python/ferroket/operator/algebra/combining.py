@@ -1,0 +1,57 @@
+"""Sums and products of operators of different families."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import netket as nk
+
+from ferroket.operator.algebra.base import Compiled
+from ferroket.operator.algebra.registry import family
+from ferroket.operator.algebra.sectors import own_constraints
+from ferroket.operator.algebra.term_list import TermList
+from ferroket.operator.algebra.validation import has_two_states
+
+
+def terms_of(operator: Any) -> TermList | None:
+    """One of our operators as a sum of non-branching terms; None if it can't be one."""
+    return operator._terms() if isinstance(operator, Compiled) and has_two_states(operator.hilbert) else None
+
+
+def as_local(operator: Any) -> Any:
+    """An operator as a local operator of ours if it is one by nature, else None."""
+    return operator.to_local_operator() if isinstance(operator, Compiled) and operator._is_local else None
+
+
+def add(a: Any, b: Any) -> Any:
+    """The sum of two operators on the same space, of different families."""
+    local = as_local(a), as_local(b)
+    if all(part is not None for part in local):
+        return local[0] + local[1]
+    terms = terms_of(a), terms_of(b)
+    if terms[0] is not None and terms[1] is not None:
+        return family("TermSum")(a.hilbert, terms[0] + terms[1], jnp.promote_types(a.dtype, b.dtype))
+    return nk.operator.SumOperator(a, b)
+
+
+def multiply(a: Any, b: Any) -> Any:
+    """The product of two operators on the same space, of different families.
+
+    Raises:
+        TypeError: If it isn't one operator, in a space with a constraint of the user's own.
+    """
+    local = as_local(a), as_local(b)
+    if all(part is not None for part in local):
+        return local[0] @ local[1]
+    terms = terms_of(a), terms_of(b)
+    if terms[0] is not None and terms[1] is not None:
+        try:
+            product = (terms[0] @ terms[1]).merged()
+        except MemoryError as error:
+            if own_constraints(a.hilbert):
+                raise TypeError(
+                    f"the product has too many terms for one operator on {a.hilbert!r}, and is another one if each "
+                    "factor keeps to the constraint: take nk.operator.ProductOperator if that is what you want"
+                ) from error
+            return nk.operator.ProductOperator(a, b)
+        return family("TermSum")(a.hilbert, product, jnp.promote_types(a.dtype, b.dtype))
+    return nk.operator.ProductOperator(a, b)

@@ -1,0 +1,242 @@
+"""Operators on Hilbert spaces that conserve something: without the terms that lead out, which must cancel."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ferroket.operator.algebra.local_matrices import Entries, LocalTerms, digits
+from ferroket.operator.algebra.sectors import Sector, leaving, masks_of, sectors
+from ferroket.operator.algebra.term_list import TermList, negated
+from ferroket.operator.compiled.masks import Runs, popcount, site_bits, sites_of, words_of
+
+_MANY_FLIPS = 10
+"""Terms that flip more sites than this are tried on random configurations before they are written as patterns."""
+
+_PROBES = 4
+"""On so many configurations."""
+
+
+# Non-branching terms
+
+
+def confined(terms: TermList, hilbert: Any) -> TermList:
+    """The terms of an operator, none of which leads out of the conserved sectors of the space.
+
+    Raises:
+        ValueError: If the operator itself leads out.
+    """
+    conserved, _ = sectors(hilbert)
+    if not conserved:
+        return terms.merged()
+    members = masks_of(conserved, terms.n_sites)
+    terms = _possible(terms.merged(), conserved, members)
+
+    # Where half the sites of a sector are in the second state, flipping all of them keeps it so.
+    stays = np.ones(len(terms), bool)
+    for sector, member in zip(conserved, members, strict=True):
+        flipped = terms.flip & member
+        whole = (flipped == member).all(axis=1) & (2 * sector.total == len(sector.sites))
+        stays &= whole | ~flipped.any(axis=1)
+    staying, terms = terms[stays], terms[~stays]
+
+    # Any other term that flips a site both ways is two terms, of which only one may be allowed.
+    everywhere = np.bitwise_or.reduce(members)
+    _try_random_configurations(terms, conserved, members, hilbert)
+    terms = _possible(terms.looking_at(lambda terms: terms.flip & everywhere), conserved, members)
+
+    changes = _changes(terms, members)
+    leaks = changes.any(axis=1)
+    if leaks.any():
+        _check_cancelled(terms[leaks], conserved, hilbert)
+    return staying + terms[~leaks]
+
+
+def _possible(terms: TermList, conserved: Sequence[Sector], members: np.ndarray) -> TermList:
+    """The terms without those that want more, or fewer, particles than there are."""
+    possible = np.ones(len(terms), bool)
+    for sector, member in zip(conserved, members, strict=True):
+        ones = popcount(terms.pattern & member)
+        zeros = popcount(terms.mask & ~terms.pattern & member)
+        possible &= (ones <= sector.total) & (zeros <= len(sector.sites) - sector.total)
+    return terms[possible]
+
+
+def _changes(terms: TermList, members: np.ndarray) -> np.ndarray:
+    """By how much each term changes each conserved number, ``(T, n_sectors)``, if it looks at all that it flips."""
+    up = terms.flip & ~terms.pattern
+    down = terms.flip & terms.pattern
+    return np.stack([popcount(up & member) - popcount(down & member) for member in members], axis=1)
+
+
+def _check_cancelled(terms: TermList, conserved: Sequence[Sector], hilbert: Any) -> None:
+    """Raises the error if terms that lead out aren't zero together."""
+    # With all but the flipped sites in signs, what isn't zero has terms.
+    left = terms.in_signs(lambda terms: terms.mask & ~terms.flip)
+    if not len(left):
+        return
+    scale = np.abs(terms.values).max()
+    which = int(np.abs(left.values).argmax())
+    if np.abs(left.values[which]) <= 1e-12 * scale:
+        return
+    change = _changes(left[which : which + 1], masks_of(conserved, terms.n_sites))[0]
+    index = int(np.flatnonzero(change)[0])
+    raise _error(hilbert, conserved[index], left.flip[which], left.pattern[which], int(change[index]))
+
+
+def _error(hilbert: Any, sector: Sector, flip: np.ndarray, pattern: np.ndarray, change: int) -> ValueError:
+    sites = np.flatnonzero(sites_of(flip, hilbert.size))
+    before = sites_of(pattern, hilbert.size)[sites]
+    states = [hilbert.states_at_index(int(site)) for site in sites]
+
+    def words(indices: np.ndarray) -> str:
+        local = ", ".join(f"{float(of_site[int(i)]):g}" for of_site, i in zip(states, indices, strict=True))
+        return f"the local states ({local})"
+
+    return leaving(hilbert, sector, f"{words(before)} of the sites {tuple(sites.tolist())}", words(~before), change)
+
+
+def _try_random_configurations(terms: TermList, conserved: Sequence[Sector], members: np.ndarray, hilbert: Any) -> None:
+    """Raises the error for terms that flip many sites if, from random configurations, they lead out.
+
+    An operator that leads out does so for almost all of them, and then it needn't be written as the very many terms
+    that look at all the sites that they flip.
+    """
+    rng, bits = np.random.default_rng(0), site_bits(terms.n_sites)
+    everywhere = np.bitwise_or.reduce(members)
+    flips_many = popcount(terms.flip & ~terms.mask & everywhere) > _MANY_FLIPS
+    if not flips_many.any():
+        return
+    for rows in Runs.of(terms.flip).rows_of_runs():
+        if not flips_many[rows].any():
+            continue
+        for _ in range(_PROBES):
+            fixed = _fixed(terms[rows], _random_configuration(rng, conserved, bits, everywhere))
+            fixed = _possible(fixed.merged(), conserved, members)
+            leaks = _changes(fixed, members).any(axis=1)
+            if leaks.any():
+                _check_cancelled(fixed[leaks], conserved, hilbert)
+
+
+def _random_configuration(
+    rng: np.random.Generator, conserved: Sequence[Sector], bits: np.ndarray, everywhere: np.ndarray
+) -> np.ndarray:
+    """A configuration that the space has, as a mask of the sites in the second state, ``(W,)``."""
+    state = rng.integers(0, 1 << 32, size=bits.shape[1], dtype=np.uint32) & ~everywhere
+    for sector in conserved:
+        state |= words_of(rng.permutation(sector.sites)[None, : sector.total], bits)[0]
+    return state
+
+
+def _fixed(terms: TermList, state: np.ndarray) -> TermList:
+    """Terms that flip the same sites, for configurations that have there what ``state`` has: without signs there."""
+    flip = terms.flip
+    state = state & flip[0]
+    agree = ~((terms.pattern ^ state) & terms.mask & flip).any(axis=1)
+    return TermList(
+        terms.n_sites,
+        flip,
+        terms.mask | flip,
+        (terms.pattern & ~flip) | state,
+        terms.sign & ~flip,
+        negated(terms.values, terms.sign & flip & state),
+    )[agree]
+
+
+# Local matrices
+
+
+def confined_matrices(local: LocalTerms, hilbert: Any, sizes: np.ndarray) -> LocalTerms:
+    """Local matrices without the entries that lead out of the conserved sectors of a space.
+
+    Raises:
+        ValueError: If these don't cancel.
+    """
+    conserved, _ = sectors(hilbert)
+    if not conserved:
+        return local
+    member = [set(sector.sites) for sector in conserved]
+    result, leaks = [], []
+    judged: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
+    for where, entries in local:
+        key = (entries.key, tuple(tuple(site in of_sector for site in where) for of_sector in member))
+        if key not in judged:
+            judged[key] = _leaving_and_possible(where, entries, sizes, conserved, member)
+        leaves, possible = judged[key]
+        if (leaves & possible).any():
+            leaks.append((where, entries.select(leaves & possible)))
+        result.append((where, entries.select(~leaves & possible) if (leaves | ~possible).any() else entries))
+    if leaks:
+        _check_matrices_cancelled(hilbert, leaks, sizes, conserved, member)
+    return result
+
+
+def _leaving_and_possible(
+    where: tuple[int, ...], entries: Entries, sizes: np.ndarray, conserved: Sequence[Sector], member: Sequence[set[int]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which entries change a conserved number, and which have rows that a configuration of the space can have."""
+    of_sites = sizes[list(where)].tolist()
+    before, after = digits(entries.row, of_sites), digits(entries.column, of_sites)
+    leaves = np.zeros(len(entries.values), bool)
+    possible = np.ones(len(entries.values), bool)
+    for sector, of_sector in zip(conserved, member, strict=True):
+        inside = np.array([site in of_sector for site in where], bool)
+        total = before[:, inside].sum(axis=1)
+        leaves |= after[:, inside].sum(axis=1) != total
+        elsewhere = int((sizes[list(sector.sites)] - 1).sum()) - int((sizes[list(where)] - 1)[inside].sum())
+        possible &= (total <= sector.total) & (sector.total - total <= elsewhere)
+    return leaves, possible
+
+
+def _check_matrices_cancelled(
+    hilbert: Any,
+    leaks: LocalTerms,
+    sizes: np.ndarray,
+    conserved: Sequence[Sector],
+    member: Sequence[set[int]],
+) -> None:
+    """Raises the error if entries that lead out aren't zero together.
+
+    The entries that take some sites from the same indices to the same others are functions of the other sites that
+    their matrices act on. These are zero if they are so on all these sites together.
+    """
+    moves: dict[tuple[Any, ...], list[tuple[tuple[int, ...], np.ndarray, complex]]] = defaultdict(list)
+    for where, entries in leaks:
+        of_sites = sizes[list(where)].tolist()
+        before, after = digits(entries.row, of_sites), digits(entries.column, of_sites)
+        for row, column, value in zip(before, after, entries.values, strict=True):
+            moved = row != column
+            sites = np.array(where)
+            order = np.argsort(sites[moved])
+            move = (tuple(sites[moved][order]), tuple(row[moved][order]), tuple(column[moved][order]))
+            moves[move].append((tuple(sites[~moved]), row[~moved], complex(value)))
+    for (sites, before, after), spectators in moves.items():
+        others = sorted({int(site) for where, _, _ in spectators for site in where})
+        shape = sizes[others].tolist()
+        total = np.zeros(shape, complex)
+        scale = 0.0
+        for where, states, value in spectators:
+            index: list[Any] = [slice(None)] * len(others)
+            for site, state in zip(where, states, strict=True):
+                index[others.index(int(site))] = int(state)
+            total[tuple(index)] += value
+            scale = max(scale, abs(value))
+        if np.abs(total).max() <= 1e-12 * scale:
+            continue
+        for sector, of_sector in zip(conserved, member, strict=True):
+            change = sum(int(b) - int(a) for site, a, b in zip(sites, before, after, strict=True) if site in of_sector)
+            if change:
+                where = tuple(int(site) for site in sites)
+                raise leaving(
+                    hilbert,
+                    sector,
+                    f"the local states {_states(hilbert, where, before)} of the sites {where}",
+                    f"the local states {_states(hilbert, where, after)}",
+                    change,
+                )
+
+
+def _states(hilbert: Any, sites: Sequence[int], indices: Sequence[int]) -> str:
+    values = [float(hilbert.states_at_index(site)[int(i)]) for site, i in zip(sites, indices, strict=True)]
+    return f"({', '.join(f'{value:g}' for value in values)})"
