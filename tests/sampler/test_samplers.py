@@ -12,6 +12,7 @@ import pytest
 
 import ferroket as fk
 from ferroket.sampler import chains
+from mpi import FULL
 from transitions import CASES, FERMIONS, HAS_PROBABILITIES, HEISENBERG, ISING, SECTOR
 from variational_states import CHAIN, MODELS, SPINS, random_like
 
@@ -51,8 +52,14 @@ def raw(leaf: Any) -> np.ndarray:
     return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("options", [{}, {"n_chains": 8, "dtype": np.float32, "sweep_size": 3, "machine_pow": 1.5}])
+OPTIONS = {"n_chains": 8, "dtype": np.float32, "sweep_size": 3, "machine_pow": 1.5}
+# One of each rule that there is a kernel for.
+WITH_OPTIONS = CASES if FULL else ("local", "exchange", "Heisenberg")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [*((name, {}) for name in CASES), *((name, OPTIONS) for name in WITH_OPTIONS)]
+)
 def test_states_and_samples_have_netkets_types(name: str, options: dict[str, Any]) -> None:
     found = []
     for library in (fk.sampler, nk.sampler):
