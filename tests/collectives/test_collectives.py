@@ -1,20 +1,15 @@
 """JAX's collectives against numpy, on every MPI: the matrix of dtypes, sizes and meshes, and random programs."""
 
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from mpi import FULL, MPIS, PREFIXES, run_ranks
+from mpi import FAST_COMPILATION, FULL, MPIS, PREFIXES, run_ranks
 
 pytestmark = pytest.mark.mpi
 
 HERE = Path(__file__).parent
 WORKING = 14 * 8 - 5  # dtypes and collectives, less what XLA refuses; each over four groups of ranks
-# Thousands of small kernels are compiled. What MPI does doesn't depend on how.
-FAST_COMPILATION = "--xla_backend_optimization_level=0"
-if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # later ones have no other emitters, and no such flag
-    FAST_COMPILATION += " --xla_cpu_use_fusion_emitters=false"
 PROGRAMS = 25 if FULL else 12  # others on each MPI
 
 

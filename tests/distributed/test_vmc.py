@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from mpi import PREFIXES, Finished, run_alone, run_ranks
+from mpi import FAST_COMPILATION, PREFIXES, Finished, run_alone, run_ranks
 
 pytestmark = pytest.mark.mpi
 
@@ -42,7 +42,7 @@ def energies(job: Finished) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def alone() -> np.ndarray:
-    return energies(run_alone(SCRIPT, timeout=LONG))
+    return energies(run_alone(SCRIPT, timeout=LONG, XLA_FLAGS=FAST_COMPILATION))
 
 
 def test_the_energy_falls(alone: np.ndarray) -> None:
@@ -53,7 +53,7 @@ def test_the_energy_falls(alone: np.ndarray) -> None:
 
 @pytest.fixture(scope="module")
 def two_ranks() -> np.ndarray:
-    return energies(run_ranks(SCRIPT, 2, timeout=LONG))
+    return energies(run_ranks(SCRIPT, 2, timeout=LONG, XLA_FLAGS=FAST_COMPILATION))
 
 
 def test_two_ranks_agree_with_one_process(alone: np.ndarray, two_ranks: np.ndarray) -> None:
@@ -61,17 +61,21 @@ def test_two_ranks_agree_with_one_process(alone: np.ndarray, two_ranks: np.ndarr
 
 
 def test_four_ranks_agree_with_one_process(alone: np.ndarray) -> None:
-    np.testing.assert_allclose(energies(run_ranks(SCRIPT, 4, timeout=LONG)), alone, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(
+        energies(run_ranks(SCRIPT, 4, timeout=LONG, XLA_FLAGS=FAST_COMPILATION)), alone, rtol=0, atol=1e-8
+    )
 
 
 def test_gloo_agrees_with_mpi(two_ranks: np.ndarray) -> None:
-    gloo = energies(run_ranks(SCRIPT, 2, FERROKET_COLLECTIVES="gloo", timeout=LONG))
+    gloo = energies(run_ranks(SCRIPT, 2, FERROKET_COLLECTIVES="gloo", timeout=LONG, XLA_FLAGS=FAST_COMPILATION))
     np.testing.assert_allclose(gloo, two_ranks, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("mpi", [mpi for mpi in PREFIXES if mpi != "mpich"])
 def test_every_mpi_agrees(alone: np.ndarray, mpi: str) -> None:
-    np.testing.assert_allclose(energies(run_ranks(SCRIPT, 2, mpi=mpi, timeout=LONG)), alone, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(
+        energies(run_ranks(SCRIPT, 2, mpi=mpi, timeout=LONG, XLA_FLAGS=FAST_COMPILATION)), alone, rtol=0, atol=1e-8
+    )
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
@@ -94,4 +98,4 @@ for got, want in zip((xp, mels), expected):
     shard = got.addressable_shards[0]
     np.testing.assert_array_equal(np.asarray(shard.data), np.asarray(want)[shard.index])
 """
-    run_ranks(script, 2).ok()
+    run_ranks(script, 2, XLA_FLAGS=FAST_COMPILATION).ok()
