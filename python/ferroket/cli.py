@@ -18,7 +18,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # a plain traceback can be pasted into a bug report
     help="NetKet on every core of a CPU cluster.",
 )
-bench = typer.Typer(no_args_is_help=True, help="Benchmarks, each paired with its peer in one run.")
+bench = typer.Typer(
+    no_args_is_help=True, help="Benchmarks. Each measures Ferroket and its alternatives in turn, in one run."
+)
 app.add_typer(bench, name="bench")
 
 
@@ -38,16 +40,16 @@ Module = Annotated[bool, typer.Option("-m", help="Run a module, as python -m doe
 Accelerate = Annotated[
     bool,
     typer.Option(
-        "--accelerate/--no-accelerate", help="NetKet's own operators and samplers through our kernels, as fk.enable()."
+        "--accelerate/--no-accelerate", help="Use Ferroket's kernels in NetKet's operators and samplers: fk.enable()."
     ),
 ]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the result to this file (needs matplotlib).")]
 Cases = Annotated[str, typer.Option(help="Part of the name of the cases to run; all by default.")]
 Batch = Annotated[int, typer.Option(min=1, help="Number of samples.")]
-Turns = Annotated[int, typer.Option("--rounds", min=1, help="How often each contender is measured.")]
+Turns = Annotated[int, typer.Option("--rounds", min=1, help="How often each alternative is measured.")]
 Ranks = Annotated[int, typer.Option(min=1, help="Number of processes.")]
-Rounds = Annotated[int, typer.Option(min=1, help="Jobs of each kind.")]
+Rounds = Annotated[int, typer.Option(min=1, help="Number of jobs of each kind.")]
 
 
 @app.callback()
@@ -59,9 +61,9 @@ def main() -> None:
 def doctor(
     file: Annotated[Path | None, typer.Argument(help="Write to this file instead of stdout.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Write JSON instead of tables.")] = False,
-    trial: Annotated[bool, typer.Option(help="Without a launcher: start a job of two ranks, to see it run.")] = True,
+    trial: Annotated[bool, typer.Option(help="Without a launcher: start a job of two ranks as a trial.")] = True,
 ) -> None:
-    """What works here, what doesn't, and the mend: alone, or as `mpirun -n 4 ferroket doctor`."""
+    """Check whether a run works here, and how to mend what doesn't. Alone, or as `mpirun -n 4 ferroket doctor`."""
     from ferroket.distributed.doctor.examine import examine
 
     raise typer.Exit(examine(as_json=json, file=file, own_trial=trial))
@@ -94,14 +96,14 @@ def launch(
     accelerate: Accelerate = True,
     collectives: Annotated[
         Collectives,
-        typer.Option(envvar="FERROKET_COLLECTIVES", help="gloo needs no MPI."),
+        typer.Option(envvar="FERROKET_COLLECTIVES", help="What JAX's collectives run over. gloo needs no MPI."),
     ] = Collectives.mpi,
     label: Annotated[bool, typer.Option("--label", help="Begin each line with the rank that wrote it.")] = False,
     rank: Annotated[int | None, typer.Option(help="Show this rank's output only.")] = None,
     log_dir: Annotated[Path | None, typer.Option(help="Write rank-R.log for each rank to this folder too.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command, and start nothing.")] = False,
 ) -> None:
-    """Start a job on this node: each rank runs SCRIPT as `ferroket run` does. Its end is that of all."""
+    """Start a job on this node: each rank runs SCRIPT as `ferroket run` does. If one rank fails, the job ends."""
     from ferroket.distributed.launching.launch import LaunchError
     from ferroket.distributed.launching.launch import launch as start
 
@@ -126,7 +128,7 @@ def launch(
 
 @bench.command()
 def operators(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 1024, rounds: Turns = 5) -> None:
-    """Connected elements, beside those of NetKet's JAX and numba operators."""
+    """Connected elements, compared with NetKet's JAX and numba operators."""
     from ferroket.bench import operators
 
     _show(operators.run(cases=cases, batch=batch, rounds=rounds), json, plot)
@@ -136,7 +138,7 @@ def operators(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Ba
 def local_energy(
     json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 1024, rounds: Turns = 5
 ) -> None:
-    """Local energies, beside those of NetKet's kernels and the bare network."""
+    """Local energies, compared with NetKet's kernels and with the network alone."""
     from ferroket.bench import local_energy
 
     _show(local_energy.run(cases=cases, batch=batch, rounds=rounds), json, plot)
@@ -144,7 +146,7 @@ def local_energy(
 
 @bench.command()
 def sampler(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 1024, rounds: Turns = 5) -> None:
-    """Metropolis sampling, beside NetKet's."""
+    """Metropolis sampling, compared with NetKet's."""
     from ferroket.bench import sampler
 
     _show(sampler.run(cases=cases, batch=batch, rounds=rounds), json, plot)
@@ -152,7 +154,7 @@ def sampler(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batc
 
 @bench.command()
 def vmc(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 1024, rounds: Turns = 3) -> None:
-    """A whole step of VMC_SR beside NetKet's, and where its time goes, on one rank and on two."""
+    """A whole step of VMC_SR, compared with NetKet's, and where its time goes, on one rank and on two."""
     from ferroket.bench import vmc
 
     _show(vmc.run(cases=cases, batch=batch, rounds=rounds), json, plot)
@@ -160,7 +162,7 @@ def vmc(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 
 
 @bench.command()
 def collectives(json: Json = None, plot: Plot = None, ranks: Ranks = 2, rounds: Rounds = 5) -> None:
-    """Psum through JAX, over MPI and over gloo."""
+    """jax.lax.psum over MPI and over gloo."""
     from ferroket.bench import collectives
 
     _show(collectives.run(ranks=ranks, rounds=rounds), json, plot)
@@ -181,7 +183,7 @@ def oversubscription(
     ranks: Annotated[int, typer.Option(min=2, help="Number of processes, more than cores.")] = 8,
     rounds: Rounds = 3,
 ) -> None:
-    """A VMC step of more ranks than cores, by what is set for binding and waiting."""
+    """A VMC step on more ranks than cores, for each setting of binding and of waiting."""
     from ferroket.bench import oversubscription
 
     _show(oversubscription.run(ranks=ranks, rounds=rounds), json, plot)
@@ -194,7 +196,7 @@ def startup(
     ranks: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 8,
     rounds: Rounds = 5,
 ) -> None:
-    """How long ranks take to be ready, beside importing JAX alone."""
+    """How long ranks take to be ready, compared with importing JAX alone."""
     from ferroket.bench import startup
 
     _show(startup.run(ranks=ranks, rounds=rounds), json, plot)

@@ -121,14 +121,15 @@ def test_ranks(tmp_path: Path, n: int) -> None:
 @pytest.mark.mpi
 def test_errors_are_those_of_every_rank(tmp_path: Path) -> None:
     lines = finished(SAVE + ERRORS, 2, tmp_path).lines()
+    differ = "must be the same on all ranks, but those of rank 1 differ from rank 0's"
     expected = [
         f"FileNotFoundError: [Errno 2] No such file or directory: '{tmp_path}/missing/.state.",
         f"FileNotFoundError: [Errno 2] No such file or directory: '{tmp_path}/nothing'",
         f"ValueError: '{tmp_path}/state' has an array of shape (3,) at ['host'], but `like` has one of (4,)",
         "ValueError: The target dict keys and state dict keys do not match",
-        "ValueError: the shapes and dtypes of the parts must be the same on all ranks, but rank 0 has others than 1",
-        "ValueError: the values that are to be replicated must be the same on all ranks, but rank 0 has others than 1",
-        "ValueError: a part has shape (), but axis 0 must be there",
+        f"ValueError: the shapes and dtypes of the parts {differ}",
+        f"ValueError: the values that are to be replicated {differ}",
+        "ValueError: a part has shape (), but it must have an axis 0, whose length is a multiple of 1",
         "OSError: [Errno 27] File too large",
     ]
     for number, text in enumerate(expected):

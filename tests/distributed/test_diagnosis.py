@@ -89,7 +89,7 @@ def test_an_early_import() -> None:
     early = replace(RANK, early=["jax"], startup_file="/venv/sitecustomize.py")
     problem = the_problem(failed("RuntimeError: rank 0 on a: fk.initialize() came too late", early), "error")
     assert "Python imports jax when it starts (rank 0)" in problem.text
-    assert problem.mend == "take the import out of /venv/sitecustomize.py"
+    assert problem.mend == "remove the import from /venv/sitecustomize.py"
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_little_memory() -> None:
     assert "/dev/shm has 20 MiB free of 64, but MPI may take 16 for each of 2 ranks" in problem.text
     assert "docker run --shm-size=1g" in problem.mend
     problem = the_problem(job(replace(RANK, memory_limit=GIB), replace(RANK, rank=1)), "warning")
-    assert "1024 MiB of memory are 512 for each of 2 ranks" in problem.text
+    assert "1024 MiB of memory leave 512 MiB for each of 2 ranks" in problem.text
     problem = the_problem(job(replace(RANK, tmp_error="No space left")), "warning")
     assert "TMPDIR" in problem.mend
 
@@ -202,7 +202,7 @@ def test_other_settings() -> None:
     trampoline = replace(RANK, variables={"MPITRAMPOLINE_LIB": "/nowhere/libmpiwrapper.so"})
     problem = the_problem(job(trampoline), "warning")
     assert problem.text.startswith("MPITRAMPOLINE_LIB is /nowhere/libmpiwrapper.so, which isn't ferroket's")
-    assert "though fk.initialize() puts its own in its place" in problem.text
+    assert "though fk.initialize() replaces it" in problem.text
     assert problem.mend == "unset MPITRAMPOLINE_LIB"
     crash = failed("the process ended with exit code 1", trampoline, output=["MPItrampoline: Could not dlopen"])
     assert "and jaxlib can't load it" in the_problem(crash, "error").text

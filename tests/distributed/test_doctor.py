@@ -345,7 +345,7 @@ def test_jax_imported_by_sitecustomize(tmp_path: Path) -> None:
     assert finished.returncode != 0
     (problem,) = problems(finished)
     assert "Python imports jax, jaxlib when it starts (ranks 0-1)" in problem["text"]
-    assert problem["mend"] == f"take the import out of {tmp_path / 'sitecustomize.py'}"
+    assert problem["mend"] == f"remove the import from {tmp_path / 'sitecustomize.py'}"
 
 
 @pytest.mark.mpi

@@ -43,7 +43,7 @@ def barrier(name: str = "ferroket") -> None:
 
 
 def replicate(tree: Any) -> Any:
-    """Arrays that each device has whole, of values that all ranks have. All ranks must call it.
+    """Makes arrays that each device holds as a whole, of values that all ranks have. All ranks must call it.
 
     Args:
         tree: A pytree of arrays or numbers, the same on all ranks.
@@ -52,7 +52,7 @@ def replicate(tree: Any) -> Any:
         The tree of :class:`jax.Array`.
 
     Raises:
-        ValueError: The values, shapes or dtypes aren't those of rank 0, on some rank; raised on every rank.
+        ValueError: On some rank the values, shapes or dtypes differ from rank 0's; raised on every rank.
     """
     import jax
     from jax.sharding import PartitionSpec
@@ -65,7 +65,7 @@ def replicate(tree: Any) -> Any:
 
 
 def gather(tree: Any) -> Any:
-    """The whole of arrays that are spread over processes, on every rank. All ranks must call it.
+    """Gives every rank the whole of arrays that are spread over processes. All ranks must call it.
 
     Args:
         tree: A pytree of arrays. Those that each process has whole aren't sent.
@@ -85,19 +85,19 @@ def gather(tree: Any) -> Any:
 
 
 def from_process_local(tree: Any, axis: int = 0) -> Any:
-    """Arrays over all devices, of a part that each rank has. All ranks must call it.
+    """Joins the parts that the ranks have to arrays over all devices. All ranks must call it.
 
     Args:
         tree: A pytree of this rank's parts, of the same shapes and dtypes on all ranks. Fill up what is shorter, such
             as the last batch of a data loader: where a rank has nothing to add, the others would wait for it.
-        axis: That along which the parts follow each other, by rank; their length must be a multiple of the number of
-            devices of a process.
+        axis: The parts are joined along it, in the order of the ranks. Its length in each part must be a multiple of
+            the number of devices of a process.
 
     Returns:
         The tree of :class:`jax.Array`, sharded along the axis.
 
     Raises:
-        ValueError: Shapes or dtypes aren't those of rank 0, on some rank, or can't be shared by the devices; raised on
+        ValueError: On some rank the shapes or dtypes differ from rank 0's, or the devices can't share them; raised on
             every rank.
     """
     import jax
@@ -109,8 +109,8 @@ def from_process_local(tree: Any, axis: int = 0) -> Any:
     for leaf in leaves:
         if leaf.ndim <= axis or leaf.shape[axis] % devices:
             raise ValueError(
-                f"a part has shape {leaf.shape}, but axis {axis} must be there and have a length that the {devices} "
-                "devices of this process can share"
+                f"a part has shape {leaf.shape}, but it must have an axis {axis}, whose length is a multiple of "
+                f"{devices}, the number of devices of this process"
             )
     sharding = _sharding(PartitionSpec(*(None,) * axis, "ranks"))
     arrays = [jax.make_array_from_process_local_data(sharding, leaf) for leaf in leaves]
@@ -201,7 +201,8 @@ def _agree_on(what: str, parts: Sequence[bytes]) -> None:
     of_all = np.asarray(multihost_utils.process_allgather(mine)).reshape(-1, mine.size)
     others = [str(rank) for rank in range(len(of_all)) if (of_all[rank] != of_all[0]).any()]
     if others:
-        raise ValueError(f"{what} must be the same on all ranks, but rank 0 has others than {', '.join(others)}")
+        names = f"rank{'s' * (len(others) > 1)} {', '.join(others)}"
+        raise ValueError(f"{what} must be the same on all ranks, but those of {names} differ from rank 0's")
 
 
 def _broadcast(data: bytes) -> bytes:

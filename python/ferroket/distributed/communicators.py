@@ -86,9 +86,9 @@ def _unreadable(instruction: str, devices: int) -> str:
     from importlib.metadata import version
 
     return (
-        f"this program has a collective over groups of its {devices} devices that jaxlib {version('jaxlib')} writes in "
-        f"a way which Ferroket doesn't know, and a guess could hang the job: {instruction}\nTake a version of JAX that "
-        "Ferroket's README names, or gloo in the place of MPI: fk.initialize(collectives='gloo')"
+        f"Ferroket can't read which of this program's {devices} devices a collective is over, as jaxlib "
+        f"{version('jaxlib')} writes it, and a wrong guess could hang the job: {instruction}\nUse a version of JAX "
+        "that Ferroket's README names, or gloo instead of MPI: fk.initialize(collectives='gloo')"
     )
 
 

@@ -132,9 +132,9 @@ def plan(seen: Sequence[Sequence[str]], hostname: str) -> list[list[int] | None]
     twice = sorted({gpu for gpu in taken if taken.count(gpu) > 1})
     if twice:
         raise RuntimeError(
-            f"ranks on {hostname} see different GPUs, but some see the same: {', '.join(twice)}. Let the launcher show "
-            "each rank its own (srun --gpus-per-task=1) or all ranks of a node all of them (srun --gpu-bind=none), and "
-            "don't set CUDA_VISIBLE_DEVICES"
+            f"the ranks on {hostname} see different GPUs, but some see the same: {', '.join(twice)}. Let the "
+            "launcher show each rank its own (srun --gpus-per-task=1) or all ranks of a node all of them "
+            "(srun --gpu-bind=none), and don't set CUDA_VISIBLE_DEVICES"
         )
     return ids
 

@@ -10,7 +10,7 @@ from ferroket.distributed.node import this_node
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeInfo:
-    """What was found out about the job; ``print`` it for a summary.
+    """What runs in this job; ``print`` it for a summary.
 
     Attributes:
         rank: this process's number, from 0.
@@ -28,7 +28,7 @@ class RuntimeInfo:
         coordinator: address and port of JAX's coordinator.
         cores: the logical cores of each rank of the job, by rank.
         binding: who chose the cores: "ferroket", "launcher", "none".
-        yielding: whether ranks that wait give their core away, since they share it with others.
+        yielding: whether ranks that wait leave their core to others, since they share it.
         kernels: what computes connected elements on the CPU.
         versions: of ferroket, jax, jaxlib, netket and mpi4py.
     """

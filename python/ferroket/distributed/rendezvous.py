@@ -20,8 +20,8 @@ def needs_mpi(launcher: _lib.Launcher, collectives: str, own: Gpus) -> bool:
     """Whether the ranks have to meet over MPI: the collectives are its, or only it knows who is who."""
     if launcher.kind == "ferroket" and own.platform is None and collectives == "mpi":
         raise RuntimeError(
-            "`ferroket launch` started these ranks without an MPI, so their collectives can't be MPI's: leave "
-            "collectives out in fk.initialize(), or install an MPI, `pip install 'ferroket[mpich]'`"
+            "`ferroket launch` started these ranks without an MPI, so their collectives can't be MPI's. "
+            "Leave `collectives` out in fk.initialize(), or install an MPI: pip install 'ferroket[mpich]'"
         )
     return launcher.kind not in ("ferroket", "slurm") or (own.platform is None and collectives == "mpi")
 

@@ -167,7 +167,7 @@ def _checked(
             if given.get(argument) not in (None, value):
                 raise ValueError(
                     f"{name}({argument}={given[argument]!r}) contradicts the job that `ferroket run` has started for "
-                    f"this script: {what_runs}. Leave {argument} out, or start the job accordingly"
+                    f"this script: {what_runs}. Leave {argument} out, or start the job to match it"
                 )
         return result
 

@@ -152,7 +152,7 @@ def _read(variables: Mapping[str, str], name: str, pattern: str) -> str:
     if value is None or not re.fullmatch(pattern, value):
         what = "not set" if value is None else repr(value)
         raise RuntimeError(
-            f"{name} is {what}, but srun started this process and should have said where. Was the environment changed "
+            f"{name} is {what}, but srun started this process and sets it otherwise. Was the environment changed "
             "between srun and the script? Start the script by srun directly, or with mpirun"
         )
     return value

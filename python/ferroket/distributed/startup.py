@@ -47,7 +47,7 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
     Started by ``mpirun`` or ``srun``, it starts MPI, binds the rank to its own cores, and starts JAX's distributed
     runtime with its collectives over MPI. On a node with GPUs, each rank gets its own, and the collectives are NCCL's.
     Started without a launcher, it does nothing but report, and needs no MPI. All ranks have to call it. From then on
-    the end of one rank, unless it is that of its script, ends the whole job.
+    a rank that ends before its script does, or by an error, ends the whole job.
 
     Args:
         collectives: "mpi", or "gloo" for JAX's own over TCP; None takes FERROKET_COLLECTIVES, else "mpi".
@@ -62,9 +62,10 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
 
     Environment:
         FERROKET_COLLECTIVES: "mpi" (the default) or "gloo".
-        FERROKET_BIND: "none" leaves the cores as they are.
-        FERROKET_YIELD: "always" or "never" to give the core away while waiting; "auto" does where ranks share cores.
-        FERROKET_WATCHDOG: seconds without progress after which a job that waits for ever is ended (600; 0 is off).
+        FERROKET_BIND: "auto" (the default) gives each rank cores of its own, "none" leaves the cores as they are.
+        FERROKET_YIELD: whether a rank that waits leaves its core to others: "always", "never", or "auto" (the default),
+            where ranks share cores.
+        FERROKET_WATCHDOG: seconds without progress after which a job that hangs is ended (600; 0 is off).
         FERROKET_LIBMPI: the MPI library to use.
         FERROKET_COORDINATOR_HOST, FERROKET_COORDINATOR_PORT: where JAX's coordinator listens.
         FERROKET_INIT_TIMEOUT: seconds to wait for the other ranks (60; 0 waits for ever).

@@ -116,7 +116,7 @@ def _early_imports(e: Examination) -> Iterator[Problem]:
             Severity.WARNING if e.works else Severity.ERROR,
             f"Python imports {', '.join(early[0].early)} when it starts ({ranks_of(early)}), before any script can "
             "call fk.initialize()",
-            f"take the import out of {where}",
+            f"remove the import from {where}",
         )
 
 
@@ -128,7 +128,7 @@ def _wrapper(e: Examination) -> Iterator[Problem]:
         yield Problem(
             Severity.ERROR if opened else Severity.WARNING,
             f"MPITRAMPOLINE_LIB is {wrapper}, which isn't ferroket's wrapper of MPI"
-            + (", and jaxlib can't load it" if opened else ", though fk.initialize() puts its own in its place"),
+            + (", and jaxlib can't load it" if opened else ", though fk.initialize() replaces it"),
             "unset MPITRAMPOLINE_LIB",
         )
 
@@ -167,13 +167,13 @@ def _mend(e: Examination, failure: Failure) -> str:
         return "Open MPI counts fewer cores than ranks: mpirun --oversubscribe, or more cores"
     if "SIGKILL" in failure.text:
         return (
-            "the kernel kills for lack of memory (`dmesg` says so): ask for more, or start fewer ranks; if it wasn't "
-            "that, a person or the job system ended it"
+            "the kernel kills processes when memory runs out (`dmesg` says so): ask for more memory, or start fewer "
+            "ranks; if it wasn't that, a person or the batch system killed it"
         )
     if failure.text.startswith("the process") or failure.output:
         mpirun = e.library.mpirun if e.library and e.library.mpirun else "mpirun"
-        return f"see whether MPI works without ferroket: `{mpirun} -n {RANKS} hostname`; if it does, report this page"
-    return "see whether the packages fit together: `pip check`; if they do, report this page"
+        return f"check that MPI works without ferroket, `{mpirun} -n {RANKS} hostname`; if it does, report this page"
+    return "check that the packages fit together, `pip check`; if they do, report this page"
 
 
 def _said(e: Examination, words: str) -> bool:

@@ -77,7 +77,7 @@ def _cores(e: Examination) -> Iterator[Problem]:
             yield Problem(
                 Severity.WARNING,
                 f"FERROKET_BIND is none, and {len(node)} ranks{where} run on the same {count(len(used), 'core')} "
-                f"({describe(tuple(used))}){threads}: they get in each other's way",
+                f"({describe(tuple(used))}){threads}: they slow each other down",
                 "unset FERROKET_BIND, and each rank gets cores of its own, unless mpirun, srun or taskset bound them",
             )
         elif sharing:
@@ -123,7 +123,7 @@ def _threads(e: Examination) -> Iterator[Problem]:
             yield Problem(
                 Severity.WARNING,
                 f"the control group{where} allows {quota:g} cores' worth of time, but {ranks} on "
-                f"{count(cores, 'core')} may use more: all stand still when it is used up",
+                f"{count(cores, 'core')} may use more: all of them pause when it is used up",
                 f"raise the container's limit (docker run --cpus={cores}), or start fewer ranks",
             )
 
@@ -139,7 +139,7 @@ def _speed(e: Examination) -> Iterator[Problem]:
             yield Problem(
                 Severity.WARNING,
                 f"a psum of {psum.bytes} B takes {1e3 * psum.mean:.2g} ms on one node, where 0.05 ms are usual{load}",
-                "let no more ranks, and no other jobs, run than there are cores",
+                "run no more ranks, with those of other jobs, than there are cores",
             )
 
 
@@ -155,15 +155,15 @@ def _node(e: Examination) -> Iterator[Problem]:
     if e.facts.tmp_error:
         yield Problem(
             Severity.WARNING,
-            f"no temporary file can be made ({e.facts.tmp_error}), but MPI and JAX make some",
+            f"no temporary file can be created ({e.facts.tmp_error}), but MPI and JAX need some",
             "name a folder that can be written to in TMPDIR",
         )
     memory = min(e.facts.memory, e.facts.memory_limit or e.facts.memory)
     if memory < local * _MEMORY_PER_RANK:
         yield Problem(
             Severity.WARNING,
-            f"{memory / _MIB:.0f} MiB of memory are {memory / local / _MIB:.0f} for each of {local} ranks; JAX and "
-            "NetKet alone take 500",
+            f"{memory / _MIB:.0f} MiB of memory leave {memory / local / _MIB:.0f} MiB for each of {local} ranks, but "
+            "JAX and NetKet alone take 500",
             "start fewer ranks, or ask for more memory",
         )
 

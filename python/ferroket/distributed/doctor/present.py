@@ -216,7 +216,7 @@ def _run(examination: Examination) -> Rows:
             ("thread level", info["thread_level"] or "none"),
             ("collectives", info["collectives"]),
             ("cores", _BINDINGS.get(info["binding"], info["binding"])),
-            ("while waiting", "ranks give their core away" if info["yielding"] else "ranks keep their core"),
+            ("while waiting", "ranks leave their core to others" if info["yielding"] else "ranks keep their core"),
             ("coordinator", info["coordinator"] or "none"),
         ]
     for psum in outcome.psum:
