@@ -24,6 +24,7 @@ from ferroket._compat.jax import replace_distributed_initialize
 from ferroket.distributed.failure import abort_job
 from ferroket.distributed.info import RuntimeInfo
 from ferroket.distributed.launching import pipes
+from ferroket.distributed.scripts import unreadable
 
 # What python exits with if it can't open its script.
 _NO_SCRIPT = 2
@@ -70,16 +71,6 @@ def run(script: str, arguments: Sequence[str], *, module: bool = False) -> NoRet
         sys.excepthook(type(error), error, error.__traceback__)
         code = 1
     sys.exit(code)
-
-
-def unreadable(script: str) -> str | None:
-    """Why a script can't be read, if so, for a message before anything is started."""
-    try:
-        if not Path(script).is_dir():
-            Path(script).open("rb").close()
-    except OSError as error:
-        return f"can't open file {str(Path(script).absolute())!r}: {error.strerror}"
-    return None
 
 
 def _write_whole_lines() -> None:

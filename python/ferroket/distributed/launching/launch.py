@@ -20,7 +20,7 @@ from ferroket.distributed.launching.launchers import Command
 from ferroket.distributed.launching.output import Relay
 from ferroket.distributed.library import search_prefixes
 from ferroket.distributed.node import this_node
-from ferroket.distributed.running import unreadable
+from ferroket.distributed.scripts import unreadable
 
 Collectives = Literal["mpi", "gloo"]
 
