@@ -135,10 +135,10 @@ test-quick: MPIS := mpich openmpi impi-rt
 test-quick: $(VENV)/.package $(VENV)/.tools $(LOWEST)/.package mpis
 	@echo "== test-quick"
 	FERROKET_TEST_CASES=fewer FERROKET_TEST_MPIS="$(call mpi_list,$(MPIS),$(VENV))" \
-	  $(BIN)/python -m pytest -m "not thorough" $(IN_PARALLEL) $(PYTEST_ARGS)
+	  $(BIN)/python -m pytest --quick $(IN_PARALLEL) $(PYTEST_ARGS)
 	@echo "== test-quick: lowest versions"
 	FERROKET_TEST_CASES=fewer FERROKET_TEST_MPIS="$(call mpi_list,mpich,$(LOWEST))" \
-	  $(LOWEST)/bin/python -m pytest -m "not thorough" $(IN_PARALLEL) $(LOWEST_IN_PART) $(PYTEST_ARGS)
+	  $(LOWEST)/bin/python -m pytest --quick $(IN_PARALLEL) $(LOWEST_IN_PART) $(PYTEST_ARGS)
 
 .PHONY: test-python
 test-python: $(VENV)/.package $(VENV)/.tools ## The Python tests of one process (ONLY="tests/operator")

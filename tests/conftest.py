@@ -21,6 +21,24 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="without the tests and cases that are marked thorough")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --quick leaves out what is marked thorough, but the cases that the mark names: thorough(but=["RBM"])."""
+    if not config.getoption("quick"):
+        return
+    left_out = [item for item in items if is_thorough(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if not is_thorough(item)]
+
+
+def is_thorough(item: pytest.Item) -> bool:
+    mark = item.get_closest_marker("thorough")
+    return mark is not None and item.name.partition("[")[2].removesuffix("]") not in mark.kwargs.get("but", ())
+
+
 @pytest.fixture(scope="module")
 def quick_compilation() -> Iterator[None]:
     """For tests most of whose time goes into compilation, for few samples; the benchmarks have all optimizations."""

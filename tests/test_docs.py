@@ -64,6 +64,7 @@ def test_shell_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         assert len(lines) == sum(ranks(command) for command in commands), here
 
 
+@pytest.mark.thorough(but=["README.md", "start-here.md", "operators.md"])
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], **BY_NAME)
 def test_python_blocks_run_and_say_what_comes_out(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -35,6 +35,7 @@ def test_a_model_whose_ratios_are_known():
     assert row.bars == dict.fromkeys(PEERS, 2.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("small")
 def test_a_network_is_beside_itself_alone():
     (row,) = local_energy.run(cases="lattice", batch=16, rounds=1).rows
@@ -43,6 +44,7 @@ def test_a_network_is_beside_itself_alone():
     assert row.bars == {**dict.fromkeys(PEERS, 1.0), local_energy.BARE: pytest.approx(1 / 1.15)}
 
 
+@pytest.mark.thorough
 def test_the_bare_network_sees_what_matters_alone():
     """The samples, and for each the configurations in which two neighbours that differ have changed places."""
     setup = local_energy._Setup(hamiltonians.heisenberg((3, 3)), nk.models.RBM(), 5)
@@ -64,6 +66,7 @@ def test_the_bare_network_sees_what_matters_alone():
     assert sorted(found[len(x) :]) == sorted(expected)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("case", ["chain", "lattice"])
 def test_wrong_numbers_are_not_timed(monkeypatch, case):

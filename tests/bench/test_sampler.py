@@ -33,6 +33,7 @@ def test_beside_netket():
     assert row.bars == {sampler.NETKET: 2.0}
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(len(affinity.allowed()) < 2, reason="one core is never beside another one")
 @pytest.mark.usefixtures("small")
 def test_beside_itself():
@@ -57,6 +58,7 @@ def test_every_case_has_chains_in_rust(name):
     assert isinstance(chains.plan(found, case.model(), variables), chains.Plan)
 
 
+@pytest.mark.thorough
 def test_a_step_and_its_parts(tmp_path):
     report = vmc.run(cases="Ising chain 64, RBM α=1, 1 rank", batch=32, rounds=1)
     step, *parts = report.rows

@@ -187,6 +187,7 @@ def test_samples_of_another_space(name, dtype, value, text):
     np.testing.assert_array_equal(np.isnan(mels), np.arange(5)[:, None] == np.full(mels.shape, 3))
 
 
+@pytest.mark.thorough
 def test_long_sums_are_made_in_parts(monkeypatch):
     rng = np.random.default_rng(3)
     form = forms.random_terms(rng, nk.hilbert.Qubit(6), 50, 7)
@@ -323,6 +324,7 @@ def test_derivative_by_the_coefficients(name, dtype):
     np.testing.assert_allclose(hessian(form.values), product, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TRANSFORMED)
 def test_derivative_of_compact_elements(name):
     form = forms.some_forms()[name]
@@ -390,6 +392,7 @@ def test_batches(name):
         np.testing.assert_array_equal(mine, other)
 
 
+@pytest.mark.thorough
 def test_derivatives_of_batches():
     for name in TRANSFORMED:
         form = forms.some_forms()[name]

@@ -34,6 +34,7 @@ def outcomes():
     return ended, process.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_four_devices(name, outcomes):
     ended, stderr = outcomes

@@ -35,6 +35,7 @@ FAMILIES = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("model", "hamiltonian"), FAMILIES)
 def test_known_models(model: str, hamiltonian: str) -> None:
     state, operator = state_and_operator(MODELS[model], hamiltonian)

@@ -24,6 +24,7 @@ MODELS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MODELS if FULL else [name for name in MODELS if name != "complex RBM"])
 def test_the_exact_energy(name: str) -> None:
     sampler = nk.sampler.ExactSampler(SPINS)

@@ -33,6 +33,7 @@ def values(state: Any, operator: Any, x: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(found), np.asarray(expected)
 
 
+@pytest.mark.thorough
 def test_amplitudes_that_are_singular_off_the_sector() -> None:
     """A determinant of no fermions: what fills up a chunk may not be evaluated there."""
     hilbert = nk.hilbert.SpinOrbitalFermions(6, n_fermions=3)

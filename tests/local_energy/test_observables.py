@@ -83,6 +83,7 @@ def numbers(statistics: Any) -> list[Any]:
     return [statistics.mean, statistics.variance]
 
 
+@pytest.mark.thorough(but=["network-4-not Hermitian"])
 @pytest.mark.filterwarnings(r"ignore:\s*Ignoring chunk_size")
 @pytest.mark.parametrize(("name", "chunk_size", "kind"), CASES)
 def test_states(name: str, chunk_size: int | None, kind: str) -> None:
@@ -104,6 +105,7 @@ def test_states(name: str, chunk_size: int | None, kind: str) -> None:
         assert_equal(found, expected)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["RBM", "network"])
 def test_gradients_that_are_not_those_of_the_covariance(name: str) -> None:
     state = STATES[name]()
@@ -123,6 +125,7 @@ OBSERVABLES: dict[str, Callable[[Any], Any]] = {
 OBSERVABLES = {name: make for name, make in OBSERVABLES.items() if hasattr(NAMESPACE, name)}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", OBSERVABLES if FULL else ["VarianceObservable"])
 def test_observables(name: str) -> None:
     state = STATES["RBM"]()
@@ -169,6 +172,7 @@ DRIVERS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("name", ["RBM", "network"] if FULL else ["network"])
 def test_drivers(name: str, driver: str) -> None:

@@ -1,5 +1,7 @@
 """What local energies take beside their results, however many connected configurations there are."""
 
+import pytest
+
 from memory import linux_only, peaks
 
 pytestmark = linux_only
@@ -26,6 +28,7 @@ for model in (network, nk.models.RBM(alpha=1)):
 """
 
 
+@pytest.mark.thorough
 def test_peak_is_that_of_a_chunk():
     """Those samples have 6.5 million connected configurations, of 100 bytes each at least."""
     beside = peaks(SCRIPT, timeout=280)

@@ -109,6 +109,7 @@ def assert_same(found: Any, expected: Any) -> None:
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-11), found, expected)
 
 
+@pytest.mark.thorough(but=["scan"])
 @pytest.mark.parametrize("name", [*NETWORKS, *AUTOREGRESSIVE])
 def test_energies_and_forces(name: str) -> None:
     """Those of NetKet's operator without chunks, which NetKet evaluates outside of what checks types of devices."""
@@ -128,6 +129,7 @@ def test_energies_and_forces(name: str) -> None:
         assert_same(state.expect_and_grad(ISING)[1], expected)
 
 
+@pytest.mark.thorough
 def test_operators_that_are_not_hermitian() -> None:
     """Their gradient is the derivative of the local energies, which NetKet calls experimental."""
     state = state_of("scan")
@@ -140,6 +142,7 @@ def test_operators_that_are_not_hermitian() -> None:
         nk.config.update("netket_experimental", False)
 
 
+@pytest.mark.thorough
 def test_forces_of_many_samples_of_one_chain() -> None:
     """Whose number the chunks don't divide, with parameters of which ln ψ is no holomorphic function."""
     model = nk.models.RBMModPhase(alpha=2)
@@ -150,6 +153,7 @@ def test_forces_of_many_samples_of_one_chain() -> None:
     assert_same(found, expected)
 
 
+@pytest.mark.thorough
 def test_on_four_devices() -> None:
     """In a process of its own, which imports this file."""
     file = Path(__file__)

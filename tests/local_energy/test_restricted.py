@@ -25,6 +25,7 @@ def restored() -> Iterator[None]:
     fk.disable()
 
 
+@pytest.mark.thorough(but=["fermions"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_network(name: str) -> None:
     """And every configuration: also by the chunk, in which there are unused places."""
@@ -53,6 +54,7 @@ def test_models_with_known_ratios(model: str) -> None:
     np.testing.assert_allclose(values, case.matrix @ psi / psi, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.thorough(but=["True-Rydberg atoms"])
 @pytest.mark.parametrize("name", ["Rydberg atoms", "Pauli strings", "matrices"])
 @pytest.mark.parametrize("enabled", [False, True])
 def test_expectation_values(name: str, enabled: bool) -> None:
@@ -84,6 +86,7 @@ def test_expectation_values(name: str, enabled: bool) -> None:
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
+@pytest.mark.thorough
 def test_amplitudes_that_are_singular_outside() -> None:
     """No configuration outside is evaluated, so that derivatives are finite too."""
 
@@ -108,6 +111,7 @@ def test_amplitudes_that_are_singular_outside() -> None:
     np.testing.assert_allclose(by_w["params"]["w"], slope, rtol=1e-8)
 
 
+@pytest.mark.thorough
 def test_the_ground_state_of_the_pxp_model() -> None:
     """By NetKet's driver, with chains and local energies that never leave the blockade."""
     operator = fk.operator.LocalOperator(RYDBERG, [-X] * 6, [[i] for i in range(6)])

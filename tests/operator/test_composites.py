@@ -40,6 +40,7 @@ def dense(operator):
     return np.asarray(operator.to_dense())
 
 
+@pytest.mark.thorough(but=["PauliStrings"])
 @families
 def test_wrappers_sums_and_products(name):
     example = FAMILIES[name]
@@ -49,6 +50,7 @@ def test_wrappers_sums_and_products(name):
         np.testing.assert_allclose(found, expected(example.matrix), rtol=1e-10, atol=1e-10, err_msg=title)
 
 
+@pytest.mark.thorough(but=["FermionOperator2nd"])
 @EMBEDDED
 @families
 def test_embeddings(name):
@@ -119,6 +121,7 @@ def lindbladian(H, jumps):
     )
 
 
+@pytest.mark.thorough(but=["LocalOperator"])
 @pytest.mark.parametrize("title", LINDBLADS)
 def test_liouvillians(title):
     H, jumps = LINDBLADS[title](op)
@@ -129,6 +132,7 @@ def test_liouvillians(title):
     np.testing.assert_allclose(liouvillian.to_linear_operator() @ rho, expected @ rho, atol=1e-8)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("title", ["Ising and a field", "Bose-Hubbard"])
 def test_a_steady_state(title):
     values = {}
@@ -156,6 +160,7 @@ OBSERVABLES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("observable", OBSERVABLES)
 def test_observables(observable):
     if not hasattr(nk, "observable"):

@@ -81,6 +81,7 @@ def test_compact_elements_under_jit(example):
         np.testing.assert_array_equal(found[:total], expected)
 
 
+@pytest.mark.thorough(but=["fermions in second quantisation"])
 @examples
 def test_max_conn_size_is_reached(example):
     """Some sample has as many elements: the padding is no longer than it must be, and NetKet's no shorter."""

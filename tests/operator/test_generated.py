@@ -92,6 +92,7 @@ def test_on_cpus(family):
     assert len(seen) >= 0.9 * settings.max_examples * OPERATORS_IN_A_GROUP
 
 
+@pytest.mark.thorough
 @families
 def test_compact(family):
     """Piece by piece, with a capacity that no sample's elements fit in, or all at once."""
@@ -157,6 +158,7 @@ def test_as_on_gpus(family):
     check()
 
 
+@pytest.mark.thorough
 @families
 def test_netkets_in_jax(family):
     @checks(2)
@@ -202,6 +204,7 @@ def netket_mixes_up_spins() -> bool:
     return not np.array_equal(conserving.to_dense(), exchange.to_dense())
 
 
+@pytest.mark.thorough
 @families
 def test_shapes_of_batches(family):
     @checks(2)

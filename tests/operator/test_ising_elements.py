@@ -23,6 +23,7 @@ def assert_same_elements(found, expected):
         np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.thorough
 @checks(60)
 @given(ising.problems())
 def test_random_operators(problem):

@@ -26,6 +26,7 @@ def assert_same(results, rtol=1e-12):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-12), *results)
 
 
+@pytest.mark.thorough(but=["True-16-complex"])
 @pytest.mark.parametrize(
     ("packed", "chunk_size", "param_dtype"), [(False, None, float), (False, 4, complex), (True, 16, complex)]
 )
@@ -49,6 +50,7 @@ def test_expectation_values(packed, chunk_size, param_dtype):
     assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(results[0][3])) > 1e-3
 
 
+@pytest.mark.thorough
 def test_non_hermitian_operators():
     vstate = state(param_dtype=complex)
     ours = Ising(HILBERT, GRAPH, h=1.3 + 0.5j, J=-0.7)
@@ -81,6 +83,7 @@ def test_steps_of_a_driver(driver):
     assert_same(parameters, 1e-9)
 
 
+@pytest.mark.thorough
 def test_hamiltonian_sampler():
     samples = []
     for operator in OPERATORS:
@@ -89,6 +92,7 @@ def test_hamiltonian_sampler():
     assert_same(samples)
 
 
+@pytest.mark.thorough
 def test_time_evolution():
     parameters = []
     for operator in OPERATORS:

@@ -1,5 +1,7 @@
 """What connected elements take beside their results."""
 
+import pytest
+
 from memory import linux_only, peaks
 
 pytestmark = linux_only
@@ -20,6 +22,7 @@ for name in ("heisenberg", "random_local"):
 """
 
 
+@pytest.mark.thorough
 def test_peak_is_the_results_and_16_mib():
     beside = peaks(SCRIPT)
     assert len(beside) == 4

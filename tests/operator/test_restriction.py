@@ -37,6 +37,7 @@ def assert_matrix(found: Any, expected: Any) -> None:
 # Connected elements
 
 
+@pytest.mark.thorough(but=["Rydberg atoms", "matrices", "a permutation"])
 @cases
 def test_connected_elements(case: Case) -> None:
     operator, x = case.make(fk.operator, case.hilbert), case.states
@@ -85,6 +86,7 @@ def test_compact_elements(case: Case, off_diagonal_only: bool) -> None:
     assert n_elements == operator._form.count(x, off_diagonal_only).sum()
 
 
+@pytest.mark.thorough(but=["Rydberg atoms", "fermions"])
 @cases
 def test_matrices(case: Case) -> None:
     operator = case.make(fk.operator, case.hilbert)
@@ -98,6 +100,7 @@ def test_matrices(case: Case) -> None:
     assert_matrix(operator @ vector, case.matrix @ vector)
 
 
+@pytest.mark.thorough(but=["matrices"])
 @cases
 def test_on_a_gpu(case: Case) -> None:
     """By the pure JAX of GPUs."""
@@ -112,6 +115,7 @@ def test_on_a_gpu(case: Case) -> None:
         np.testing.assert_allclose(mine, expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.thorough
 def test_four_devices() -> None:
     """Samples sharded over four devices: no communication, and the numbers of one; likewise states and samplers."""
     program = Path(__file__).parents[1] / "constrained_on_four_devices.py"
@@ -138,6 +142,7 @@ def test_pickles() -> None:
     assert_matrix(again.to_dense(), CASES["Rydberg atoms"].matrix)
 
 
+@pytest.mark.thorough(but=["fermions"])
 @cases
 def test_sums_and_multiples(case: Case) -> None:
     operator = case.make(fk.operator, case.hilbert)
@@ -174,6 +179,7 @@ def test_products_may_leave_the_space_in_between(name: str) -> None:
     assert_matrix(fk.accelerate(theirs @ theirs).to_dense(), expected)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["Rydberg atoms", "Pauli strings"])
 def test_squares_do_not(name: str) -> None:
     """What NetKet squares is the operator on the space: |O_loc|² is its local value."""

@@ -68,12 +68,14 @@ def check_distribution(case: Case, model: Any, library: Any = None) -> None:
     assert p_value(counts, case.probabilities(model, found.variables, 2.0) * 4096) > LEAST
 
 
+@pytest.mark.thorough(but=["RBM-Hamiltonian"])
 @pytest.mark.parametrize("name", ERGODIC)
 @pytest.mark.parametrize("model", [MODELS["RBM"], MLP], ids=["RBM", "MLP"])
 def test_distribution(name: str, model: Any) -> None:
     check_distribution(CASES[name], model)
 
 
+@pytest.mark.thorough(but=["exchange"])
 @pytest.mark.parametrize("name", CASES)
 def test_transitions(name: str) -> None:
     """Each single step: how often each move is made, against the transition matrix."""
@@ -122,6 +124,7 @@ def test_networks_see_nothing_outside() -> None:
     assert 0 < state.sampler_state.acceptance < 1
 
 
+@pytest.mark.thorough
 def test_where_chains_begin() -> None:
     for case in CASES.values():
         sampler = case.make(fk.sampler, n_chains=32)
@@ -129,6 +132,7 @@ def test_where_chains_begin() -> None:
         numbers_of(case, np.asarray(state.sampler_state.σ))
 
 
+@pytest.mark.thorough
 def test_a_rule_of_netkets_without_a_kernel() -> None:
     rule = nk.sampler.rules.MultipleRules(
         [nk.sampler.rules.LocalRule(), nk.sampler.rules.ExchangeRule(graph=RING)], [0.5, 0.5]
@@ -143,6 +147,7 @@ def test_a_rule_of_netkets_without_a_kernel() -> None:
     np.testing.assert_array_equal(following.σ, one)
 
 
+@pytest.mark.thorough
 def test_netkets_samplers_go_on_where_a_constraint_can_not_be_traced() -> None:
     hilbert = nk.hilbert.Fock(1, 6, constraint=Untraceable())
     fk.enable()

@@ -47,12 +47,14 @@ def check_distribution(case: Case, model: Any, power: float = 2.0, **options: An
 LONG = ("RBM, no biases", "RBM, complex64", "RBMModPhase, no bias", "RBMSymm, no biases", "RBMMultiVal, no biases")
 
 
+@pytest.mark.thorough(but=["RBMModPhase", "RBMMultiVal", "Jastrow"])
 @pytest.mark.parametrize("name", [name for name in MODELS if FULL or name not in LONG])
 def test_every_model(name: str) -> None:
     # RBMMultiVal's classes are 0, 1, ... which qubits are.
     check_distribution(CASES["local, qubits" if name.startswith("RBMMultiVal") else "local"], MODELS[name])
 
 
+@pytest.mark.thorough(but=["RBM-local", "RBM, complex-exchange, weighted", "Jastrow, real-fermions", "RBM-Heisenberg"])
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("model", ["RBM", "RBM, complex", "Jastrow, real"])
 def test_every_rule(name: str, model: str) -> None:
@@ -60,17 +62,20 @@ def test_every_rule(name: str, model: str) -> None:
         check_distribution(CASES[name], MODELS[model])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("power", [0.5, 1.0, 3.0])
 @pytest.mark.parametrize(("name", "model"), [("local", "RBM, complex"), ("exchange", "RBM"), ("Ising", "Jastrow")])
 def test_every_power(name: str, model: str, power: float) -> None:
     check_distribution(CASES[name], MODELS[model], power)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", [np.int8, np.int64, np.float32, np.float64])
 def test_every_dtype(dtype: Any) -> None:
     check_distribution(CASES["exchange"], MODELS["RBM, float32"], dtype=dtype)
 
 
+@pytest.mark.thorough
 def test_large_parameters() -> None:
     """Where ratios are taken from ln cosh."""
     for model in (MODELS["RBM"], MODELS["RBM, complex"], MODELS["Jastrow"]):

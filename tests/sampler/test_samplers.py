@@ -283,6 +283,7 @@ def test_enabling(name: str) -> None:
     assert equal(sampler.sample(RBM, variables, state=state, chain_length=3), netkets)
 
 
+@pytest.mark.thorough
 def test_what_is_not_enabled() -> None:
     """NetKet's other models, rules and samplers, and subclasses."""
 
