@@ -63,7 +63,10 @@ install = $(BIN)/uv pip install --quiet --python $(1)
 # $(call install_package,VENV,OPTIONS): the package in place, its extension in cargo's release profile. The build
 # tool is installed beforehand, so a rebuild needs no network; it is looked for on PATH.
 install_wheel = $(call install,$(1)) --reinstall-package ferroket "$$(ls dist/*.whl)[mpich]" $(2)
-install_package = PATH="$(1)/bin:$$PATH" $(call install,$(1)) --no-build-isolation --reinstall-package ferroket -e '.[mpich]' $(2)
+install_package = env -u MAKEFLAGS PATH="$(1)/bin:$$PATH" $(call install,$(1)) --no-build-isolation --reinstall-package ferroket -e '.[mpich]' $(2)
+
+# cargo has jobs of its own, and make's are not for it.
+CARGO := env -u MAKEFLAGS cargo
 
 # One interpreter for every cargo call: PyO3's build is cached by the interpreter's path.
 export PYO3_PYTHON := $(BIN)/python
@@ -113,8 +116,8 @@ check-rust: lint-rust test-rust
 .PHONY: lint-rust
 lint-rust: $(VENV)/.made
 	@echo "== lint-rust"
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 .PHONY: lint-python
 lint-python: $(VENV)/.package $(VENV)/.tools
@@ -122,12 +125,13 @@ lint-python: $(VENV)/.package $(VENV)/.tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --cache-dir target/import_linter_cache --no-logo
 	$(BIN)/python -m mypy.stubtest --allowlist ci/stubtest.txt ferroket._lib
 
 .PHONY: test-rust
 test-rust: $(VENV)/.made ## The Rust tests
 	@echo "== test-rust"
-	cargo test --workspace --locked
+	$(CARGO) test --workspace --locked
 
 # Tests that are marked `thorough` show more of what a quicker test shows too.
 .PHONY: test-quick
