@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from packaging.version import Version
 
 import ferroket
@@ -204,8 +204,8 @@ def test_programs_are_seen_before_they_run(monkeypatch: pytest.MonkeyPatch) -> N
     compat.before_each_run(
         lambda program: seen.append((compat.devices_of_program(program), compat.hlo_of_program(program)))
     )
-    mesh = jax.make_mesh((1,), ("a",))
-    x = jax.device_put(np.arange(3.0), NamedSharding(mesh, PartitionSpec("a")))
+    mesh = Mesh(np.array(jax.devices()[:1]), ("S",))  # as the one that NetKet sets, if it is imported
+    x = jax.device_put(np.arange(3.0), NamedSharding(mesh, PartitionSpec("S")))
     seen.clear()
     assert float(jax.jit(lambda x: (x * 7).sum())(x)) == 21
     (devices, hlo), *_ = seen
