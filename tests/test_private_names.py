@@ -184,7 +184,7 @@ def test_a_private_name_is_still_there(name: str) -> None:
 
 @pytest.mark.parametrize("private", declared(), ids=lambda private: private.name)
 def test_what_is_declared_is_used(private: Private) -> None:
-    assert places(private.name)
+    assert private.inherited or places(private.name)  # what is inherited may be read by NetKet alone
     assert private.why
 
 
