@@ -161,7 +161,7 @@ soak: $(VENV)/.package $(VENV)/.tools mpis ## Short jobs on all MPIs, two at a t
 	  $(BIN)/python -m pytest tests/collectives/test_jobs.py -k soak $(PYTEST_ARGS)
 
 # Of the tests that start mpirun, those that depend on JAX and NetKet.
-JAX_MPI_TESTS := tests/distributed/test_startup.py tests/distributed/test_groups.py \
+JAX_MPI_TESTS := tests/distributed/test_startup.py tests/distributed/test_communicators.py \
   tests/collectives/test_collectives.py::test_random_programs \
   tests/distributed/test_vmc.py::test_two_ranks_agree_with_one_process
 

@@ -325,6 +325,7 @@ def test_a_library_that_is_not_there() -> None:
     assert "or unset FERROKET_LIBMPI" in problem["mend"]
 
 
+@pytest.mark.thorough
 @pytest.mark.mpi
 def test_settings_that_only_cost() -> None:
     finished = doctor("--json", FERROKET_COLLECTIVES="gloo")
