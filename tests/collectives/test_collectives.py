@@ -35,6 +35,7 @@ def test_matrix(mpi: str) -> None:
     assert Path(path).is_relative_to(MPIS[mpi].prefix.resolve())
 
 
+@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mpi", MPIS if FULL else PREFIXES)
 def test_random_programs(mpi: str) -> None:

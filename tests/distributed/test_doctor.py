@@ -234,6 +234,7 @@ def test_a_healthy_job(mpi: str) -> None:
         assert problems(finished) == []
 
 
+@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.mpi
 @pytest.mark.parametrize("mpi", PREFIXES)
 def test_one_page_for_the_whole_job(mpi: str) -> None:
@@ -349,6 +350,7 @@ def test_jax_imported_by_sitecustomize(tmp_path: Path) -> None:
     assert problem["mend"] == f"remove the import from {tmp_path / 'sitecustomize.py'}"
 
 
+@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.mpi
 @pytest.mark.parametrize("mpi", PREFIXES)
 def test_a_rank_that_never_starts(tmp_path: Path, mpi: str) -> None:
@@ -360,6 +362,7 @@ def test_a_rank_that_never_starts(tmp_path: Path, mpi: str) -> None:
     assert "has waited 6 s for the other ranks" in "".join(failure["output"])
 
 
+@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.mpi
 @pytest.mark.parametrize("mpi", PREFIXES)
 def test_a_rank_that_dies_at_the_start(tmp_path: Path, mpi: str) -> None:

@@ -159,6 +159,7 @@ os.write(1, b"no end")
 """
 
 
+@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.mpi
 @pytest.mark.parametrize("kind", KINDS)
 def test_labels_of_whole_lines(kind: str, tmp_path: Path) -> None:
@@ -168,6 +169,7 @@ def test_labels_of_whole_lines(kind: str, tmp_path: Path) -> None:
     assert (job.returncode, sorted(job.stderr.splitlines())) == (0, [f"[{rank}] error {rank}" for rank in range(3)])
 
 
+@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.mpi
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_rank_only(kind: str, tmp_path: Path) -> None:
@@ -176,6 +178,7 @@ def test_one_rank_only(kind: str, tmp_path: Path) -> None:
     assert (job.returncode, job.stderr) == (0, "error 1\n")
 
 
+@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.mpi
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_a_rank(kind: str, tmp_path: Path) -> None:
@@ -233,6 +236,7 @@ def test_a_full_disk_ends_the_job(tmp_path: Path) -> None:
 # The end.
 
 
+@pytest.mark.thorough(but=["2-mpich", "15-gloo"])
 @pytest.mark.mpi
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -278,6 +282,7 @@ finally:
         assert job.end(2).returncode == 128 + signal.SIGTERM
 
 
+@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.mpi
 @pytest.mark.parametrize("kind", ALL_KINDS)
 def test_a_killed_rank_ends_all(kind: str, tmp_path: Path) -> None:
@@ -292,6 +297,7 @@ def test_a_killed_rank_ends_all(kind: str, tmp_path: Path) -> None:
         assert "ferroket launch:" not in end.stderr
 
 
+@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.mpi
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_rank_that_is_killed_while_nobody_watches(kind: str, tmp_path: Path) -> None:
@@ -312,6 +318,7 @@ time.sleep(60)
     assert job.stderr.count("ferroket launch: a rank was killed (SIGKILL), ") == 1, job.stderr
 
 
+@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.mpi
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent was killed")
 @pytest.mark.parametrize("kind", KINDS)
@@ -325,6 +332,7 @@ def test_if_it_is_killed_itself_all_ends(kind: str, tmp_path: Path) -> None:
         job.end(1)
 
 
+@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.mpi
 @pytest.mark.parametrize("kind", ALL_KINDS if FULL else KINDS)
 @pytest.mark.parametrize(

@@ -268,6 +268,7 @@ def test_a_script_that_asks_for_something_else(start: str, message: str, tmp_pat
     assert message in job.stderr
 
 
+@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.mpi
 @pytest.mark.parametrize("mpi", PREFIXES)
 @pytest.mark.parametrize(

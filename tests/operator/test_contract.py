@@ -216,6 +216,14 @@ def test_a_changed_coefficient_compiles_nothing(example):
     assert len(traces) == 1
 
 
+@pytest.mark.thorough(
+    but=[
+        "transverse-field Ising model",
+        "sum of local matrices, spin 1",
+        "Pauli strings",
+        "fermions in second quantisation",
+    ]
+)
 @with_coefficients
 def test_derivatives_by_the_coefficients(example):
     operator, x = example.ours(), example.basis
@@ -262,6 +270,14 @@ def test_derivative_by_the_operator(title):
 # Arithmetic
 
 
+@pytest.mark.thorough(
+    but=[
+        "transverse-field Ising model",
+        "sum of local matrices, spin 1",
+        "Pauli strings",
+        "fermions in second quantisation",
+    ]
+)
 @with_coefficients
 def test_arithmetic_stays_ours(example):
     a, b, A = example.ours(), example.ours(), example.matrix

@@ -66,6 +66,7 @@ def test_connected_elements(case: Case) -> None:
     assert_matrix(matrix_of(case, xp, mels, [n_samples - 1] * len(mels))[-1], case.matrix[-1])
 
 
+@pytest.mark.thorough(but=["True-matrices", "False-Rydberg atoms"])
 @cases
 @pytest.mark.parametrize("off_diagonal_only", [False, True])
 def test_compact_elements(case: Case, off_diagonal_only: bool) -> None:

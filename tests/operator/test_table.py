@@ -146,6 +146,14 @@ def test_compact(example: Example, cell: str) -> None:
     assert from_rust is (cell == "Rust")
 
 
+@pytest.mark.thorough(
+    but=[
+        "transverse-field Ising model",
+        "sum of local matrices, spin 1",
+        "Pauli strings",
+        "fermions in second quantisation",
+    ]
+)
 @cells("GPU branch")
 def test_gpu_branch(example: Example, cell: str) -> None:
     operator, x = ours_and_states(example)
@@ -157,6 +165,7 @@ def test_gpu_branch(example: Example, cell: str) -> None:
         np.testing.assert_allclose(mine, cpus, rtol=1e-14, atol=1e-14)
 
 
+@pytest.mark.thorough
 @cells("sharded")
 def test_sharded(example: Example, cell: str, four_devices: dict[str, np.ndarray]) -> None:
     operator = example.ours()

@@ -41,6 +41,13 @@ _SAMPLING = {
 }
 """The methods of NetKet's sampler that give the samples, and their parameters."""
 
+_ORDER = (
+    (Private("netket.operator:FermionOperator2ndJax._order", _DEFINITION, inherited=True),)
+    if hasattr(nk.operator.FermionOperator2nd, "order")
+    else ()
+)
+"""NetKet 3.20 notes no order of ladder operators."""
+
 PRIVATE = (
     Private("netket.vqs:MCState._model", _LOG_PSI),
     Private("netket.vqs:MCState._apply_fun", _LOG_PSI),
@@ -78,6 +85,7 @@ PRIVATE = (
         }.items()
         for name in names
     ),
+    *_ORDER,
     Private("netket.operator:PauliStringsJax._cutoff", "the cutoff of Pauli strings isn't public, that of fermions is"),
     Private(
         "netket.experimental.operator:ParticleNumberConservingFermioperator2nd._operator_data",
