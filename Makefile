@@ -63,10 +63,10 @@ install = $(BIN)/uv pip install --quiet --python $(1)
 # $(call install_package,VENV,OPTIONS): the package in place, its extension in cargo's release profile. The build
 # tool is installed beforehand, so a rebuild needs no network; it is looked for on PATH.
 install_wheel = $(call install,$(1)) --reinstall-package ferroket "$$(ls dist/*.whl)[mpich]" $(2)
-install_package = env -u MAKEFLAGS PATH="$(1)/bin:$$PATH" $(call install,$(1)) --no-build-isolation --reinstall-package ferroket -e '.[mpich]' $(2)
+install_package = env -u MAKEFLAGS -u MFLAGS PATH="$(1)/bin:$$PATH" $(call install,$(1)) --no-build-isolation --reinstall-package ferroket -e '.[mpich]' $(2)
 
 # cargo has jobs of its own, and make's are not for it.
-CARGO := env -u MAKEFLAGS cargo
+CARGO := env -u MAKEFLAGS -u MFLAGS cargo
 
 # One interpreter for every cargo call: PyO3's build is cached by the interpreter's path.
 export PYO3_PYTHON := $(BIN)/python

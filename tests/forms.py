@@ -7,7 +7,7 @@ import jax
 import netket as nk
 import numpy as np
 
-from ferroket.operator.compiled import Form, LocalStates, Tables, Terms, local_states
+from ferroket.operator.compiled import Form, LocalStates, Matrices, Terms, local_states
 
 Elements = list[tuple[list[float], complex]]
 
@@ -42,7 +42,7 @@ def terms_by_definition(form: Terms, sample: np.ndarray) -> Elements:
     return elements
 
 
-def tables_by_definition(form: Tables, sample: np.ndarray) -> Elements:
+def matrices_by_definition(form: Matrices, sample: np.ndarray) -> Elements:
     """The active elements of a sample, in order."""
     states = values_of_sites(form.sites)
     indices = [states[i].index(value) for i, value in enumerate(sample.tolist())]
@@ -66,7 +66,7 @@ def tables_by_definition(form: Tables, sample: np.ndarray) -> Elements:
 
 def by_definition(form: Form, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The padded connected elements of samples ``(Ns, N)``."""
-    of_sample = terms_by_definition if isinstance(form, Terms) else tables_by_definition
+    of_sample = terms_by_definition if isinstance(form, Terms) else matrices_by_definition
     xp = np.repeat(x[:, None], form.max_conn_size, axis=1)
     mels = np.zeros((len(x), form.max_conn_size), form.dtype)
     for i, sample in enumerate(x):
@@ -130,9 +130,9 @@ def random_terms(
     )
 
 
-def random_tables(
+def random_matrices(
     rng: np.random.Generator, hilbert: Any, acting_on: list[list[int]], dtype: Any = float, *, diagonal: bool = True
-) -> Tables:
+) -> Matrices:
     """Sparse matrices on these sites, equal ones among them."""
     sites = local_states(hilbert)
     terms: list[tuple[list[int], np.ndarray]] = []
@@ -143,7 +143,7 @@ def random_tables(
             np.fill_diagonal(matrix, 0)
         same = [other for _, other in terms if len(other) == rows]
         terms.append((where, same[0] if same and rng.random() < 0.5 else matrix))
-    return Tables.from_matrices(sites, terms, diagonal=diagonal or None, dtype=dtype)
+    return Matrices.from_matrices(sites, terms, diagonal=diagonal or None, dtype=dtype)
 
 
 def basis(sites: LocalStates) -> np.ndarray:
@@ -172,7 +172,7 @@ def some_forms(seed: int = 0, dtype: Any = float) -> dict[str, Form]:
     return {
         "terms": random_terms(rng, nk.hilbert.Spin(0.5, 6), 30, 12, dtype),
         "kinds": random_terms(rng, nk.hilbert.Spin(0.5, 3) * nk.hilbert.Qubit(3), 20, 8, dtype, diagonal=False),
-        "tables": random_tables(rng, MIXED, [[0], [1, 0], [3, 4], [2, 1, 4], []], dtype),
+        "matrices": random_matrices(rng, MIXED, [[0], [1, 0], [3, 4], [2, 1, 4], []], dtype),
     }
 
 

@@ -230,7 +230,7 @@ def check_invalid_samples():
 
 def check_forms():
     mesh = Mesh(DEVICES, ("S",))
-    for form in (forms.some_forms()["kinds"], forms.some_forms()["tables"]):
+    for form in (forms.some_forms()["kinds"], forms.some_forms()["matrices"]):
         x = forms.states_of(form, 16)
         expected = [*forms.by_definition(form, x), (forms.by_definition(form, x)[1] != 0).sum(-1)]
         with use_mesh(mesh):
@@ -251,7 +251,9 @@ def check_forms():
 def check_forms_in_batches_that_do_not_divide():
     # The samples that fill the shards up are valid, also where 0 or one value is no state of all sites.
     mesh = Mesh(DEVICES, ("S",))
-    form = forms.random_tables(np.random.default_rng(0), nk.hilbert.Spin(1.5, 2) * nk.hilbert.Spin(1, 1), [[0], [1, 2]])
+    form = forms.random_matrices(
+        np.random.default_rng(0), nk.hilbert.Spin(1.5, 2) * nk.hilbert.Spin(1, 1), [[0], [1, 2]]
+    )
     with use_mesh(mesh):
 
         def function(x):
@@ -271,7 +273,7 @@ def check_forms_in_batches_that_do_not_divide():
 def check_compact_elements_of_each_device():
     mesh = Mesh(DEVICES, ("S",))
     with use_mesh(mesh):
-        for form in (forms.some_forms()["terms"], forms.some_forms()["tables"]):
+        for form in (forms.some_forms()["terms"], forms.some_forms()["matrices"]):
             x = forms.states_of(form, 16)
             sharded = jax.device_put(x, NamedSharding(mesh, P("S")))
             capacity = 4 * form.max_conn_size

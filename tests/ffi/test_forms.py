@@ -13,7 +13,7 @@ import forms
 from ferroket.ffi import compact_elements
 from ferroket.ffi.compact import _compact_reference, _count_reference
 from ferroket.ffi.references import terms as term_references
-from ferroket.operator.compiled import Tables, Terms, local_states
+from ferroket.operator.compiled import Matrices, Terms, local_states
 
 ERRORS = (jax.errors.JaxRuntimeError, ValueError)
 FORMS = list(forms.some_forms())
@@ -81,10 +81,10 @@ def test_terms_with_and_without_conditions(diagonal, unconditional):
 
 
 @pytest.mark.parametrize(("hilbert", "acting_on", "dtype", "x_dtype"), TABLES)
-def test_tables(hilbert, acting_on, dtype, x_dtype):
+def test_matrices(hilbert, acting_on, dtype, x_dtype):
     rng = np.random.default_rng(0)
     diagonal = dtype != "float32"
-    form = forms.random_tables(rng, hilbert, acting_on, jnp.dtype(dtype), diagonal=diagonal)
+    form = forms.random_matrices(rng, hilbert, acting_on, jnp.dtype(dtype), diagonal=diagonal)
     assert form.diagonal is diagonal
     assert_by_definition(form, forms.random_samples(rng, form.sites, 30, jnp.dtype(x_dtype)))
 
@@ -108,7 +108,7 @@ def test_matrix_elements_alone_and_counts(name):
 
 
 def test_shapes_of_batches():
-    for form in (forms.some_forms()["terms"], forms.some_forms()["tables"]):
+    for form in (forms.some_forms()["terms"], forms.some_forms()["matrices"]):
         for batch in [(), (0,), (3, 1, 2)]:
             x = forms.states_of(form, int(np.prod(batch))).reshape(*batch, form.n_sites)
             for xp, mels in (form.padded(x), forms.reference(form, x)):
@@ -130,7 +130,7 @@ def test_no_terms():
     sites = local_states(nk.hilbert.Qubit(3))
     none = np.zeros((0, 1), np.uint32)
     zero = Terms.from_masks(sites, none, none, none, none, np.zeros(0))
-    for form in (zero, Tables.from_matrices(sites, [])):
+    for form in (zero, Matrices.from_matrices(sites, [])):
         x = forms.states_of(form, 4)
         assert form.max_conn_size == 1
         for xp, mels in (form.padded(x), forms.reference(form, x)):
@@ -153,7 +153,7 @@ def test_coefficients_that_are_zero_keep_their_elements(name):
 def test_more_elements_than_there_is_room_for(name):
     form = forms.some_forms()[name]
     x = forms.states_of(form, 30)
-    of_sample = forms.terms_by_definition if isinstance(form, Terms) else forms.tables_by_definition
+    of_sample = forms.terms_by_definition if isinstance(form, Terms) else forms.matrices_by_definition
     counts = np.array([len(of_sample(form, sample)) for sample in x])
     room = int(np.median(counts))
     assert counts.min() < room + 1 <= counts.max()
@@ -212,8 +212,8 @@ def test_pure_jax_takes_little_memory():
     local = [np.eye(9)[rng.permutation(9)] for _ in range(3)]
     many = {
         "terms": (forms.random_terms(rng, hilbert, 3000, 300), 256),
-        "tables": (
-            Tables.from_matrices(
+        "matrices": (
+            Matrices.from_matrices(
                 local_states(nk.hilbert.Spin(1, 100)), [((i, (i + 7) % 100), local[i % 3]) for i in range(100)]
             ),
             1024,
@@ -236,7 +236,7 @@ def compact_in_jax(form, x, cursor, capacity, off_diagonal_only=False):
     return in_jax(_compact_reference, form, x, jnp.asarray(cursor), **options)
 
 
-@pytest.mark.parametrize(("name", "off_diagonal_only"), [("terms", True), ("kinds", False), ("tables", True)])
+@pytest.mark.parametrize(("name", "off_diagonal_only"), [("terms", True), ("kinds", False), ("matrices", True)])
 def test_compact_elements_in_steps(name, off_diagonal_only):
     form = forms.some_forms()[name]
     x = forms.states_of(form, 6)
@@ -263,7 +263,7 @@ def test_compact_elements_in_steps(name, off_diagonal_only):
 
 
 def test_compact_elements_from_a_cursor():
-    form = forms.some_forms()["tables"]
+    form = forms.some_forms()["matrices"]
     x = forms.states_of(form, 6)
     xp, mels, sample = forms.nonzero(form, x)
     for place in (0, 3, len(mels) - 1):
@@ -301,7 +301,7 @@ def test_compact_elements_are_of_a_list_of_samples():
 
 # Transformations
 
-TRANSFORMED = ["terms", "tables"]
+TRANSFORMED = ["terms", "matrices"]
 
 
 def matrix(form, x):
@@ -310,7 +310,7 @@ def matrix(form, x):
     return np.stack([forms.by_definition(form.replace_values(row), x)[1] for row in unit], axis=-1)
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("terms", "complex128"), ("kinds", "float64"), ("tables", "float64")])
+@pytest.mark.parametrize(("name", "dtype"), [("terms", "complex128"), ("kinds", "float64"), ("matrices", "float64")])
 def test_derivative_by_the_coefficients(name, dtype):
     form = forms.some_forms(dtype=dtype)[name]
     x = forms.states_of(form, 4)

@@ -91,7 +91,7 @@ TERMS: dict[str, Any] = {
     "sign": np.array([[1], [0]], np.uint32),
     "values": np.array([0.5, 2.0], np.float32),
 }
-TABLES: dict[str, Any] = {
+MATRICES: dict[str, Any] = {
     "x": BITS,
     "kind": NO_KIND,
     "first_site": np.array([0, 1, 3], np.int32),
@@ -117,7 +117,7 @@ def call_form(target: str, args: dict[str, Any], results: tuple[Any, ...], **att
     return [np.asarray(result) for result in call(*args.values(), **(FORM_ATTRIBUTES | attributes))]
 
 
-@pytest.mark.parametrize(("target", "args"), [("ferroket_terms", TERMS), ("ferroket_tables", TABLES)])
+@pytest.mark.parametrize(("target", "args"), [("ferroket_terms", TERMS), ("ferroket_matrices", MATRICES)])
 def test_right_calls_of_the_forms(target: str, args: dict[str, Any]) -> None:
     xp, mels = call_form(target, args, (FORM_XP, FORM_MELS), states=True)
     np.testing.assert_array_equal(xp, [[[0, 0], [0, 0]], [[1, 0], [1, 1]], [[1, 1], [1, 0]]])
@@ -153,19 +153,19 @@ def test_right_calls_of_the_forms(target: str, args: dict[str, Any]) -> None:
         ("terms", {}, {"starts": np.array([0.0, 1.0])}, "2 starts, 1 steps and 1 sizes"),
         ("terms", {"kind": np.array([0, 1], np.int32)}, {}, "kind"),
         ("terms", {"values": np.ones(2, bool)}, {}, "bool"),
-        ("tables", {"sites": np.array([0, 0, 2], np.int32)}, {}, "site"),
-        ("tables", {"sites": np.array([0, 0, -1], np.int32)}, {}, "site"),
-        ("tables", {"table": np.array([0, 2], np.int32)}, {}, "matri|table"),
-        ("tables", {"columns": np.array([0, 1, 4, 2], np.int32)}, {}, "column"),
-        ("tables", {"columns": np.array([0, 1, -1, 2], np.int32)}, {}, "column"),
-        ("tables", {"first_row": np.array([0, 3, 6], np.int32)}, {}, "row"),
-        ("tables", {"first_entry": np.array([0, 1, 2, 2, 2, 3, 5], np.int32)}, {}, "first_entry.* ends with 5"),
-        ("tables", {}, {"diagonal": False}, "diagonal"),
-        ("tables", {"x": BITS * 2}, {}, "sample 1, site 0 has the value 2, but the local states are 0 and 1"),
+        ("matrices", {"sites": np.array([0, 0, 2], np.int32)}, {}, "site"),
+        ("matrices", {"sites": np.array([0, 0, -1], np.int32)}, {}, "site"),
+        ("matrices", {"table": np.array([0, 2], np.int32)}, {}, "matri|table"),
+        ("matrices", {"columns": np.array([0, 1, 4, 2], np.int32)}, {}, "column"),
+        ("matrices", {"columns": np.array([0, 1, -1, 2], np.int32)}, {}, "column"),
+        ("matrices", {"first_row": np.array([0, 3, 6], np.int32)}, {}, "row"),
+        ("matrices", {"first_entry": np.array([0, 1, 2, 2, 2, 3, 5], np.int32)}, {}, "first_entry.* ends with 5"),
+        ("matrices", {}, {"diagonal": False}, "diagonal"),
+        ("matrices", {"x": BITS * 2}, {}, "sample 1, site 0 has the value 2, but the local states are 0 and 1"),
     ],
 )
 def test_wrong_calls_of_the_forms(target: str, change: Any, attributes: Any, message: str) -> None:
-    args = (TERMS if target == "terms" else TABLES) | change
+    args = (TERMS if target == "terms" else MATRICES) | change
     mels = jax.ShapeDtypeStruct((3, 2), args["values"].dtype)
     with pytest.raises(ERRORS, match=message):
         call_form(f"ferroket_{target}", args, (FORM_XP, mels), states=True, **attributes)

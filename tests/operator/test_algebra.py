@@ -277,7 +277,7 @@ def test_terms_that_cancel():
     assert (strings - strings).max_conn_size == matrices.max_conn_size == 0
 
 
-@pytest.mark.parametrize("hilbert", [SPINS, SPIN_ONE], ids=["terms", "tables"])
+@pytest.mark.parametrize("hilbert", [SPINS, SPIN_ONE], ids=["terms", "matrices"])
 def test_no_terms(hilbert):
     for nothing in (op.LocalOperator(hilbert), nk.operator.LocalOperatorJax(hilbert)):
         x = hilbert.all_states()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import forms
-from ferroket.operator.compiled import Form, Tables, Terms, local_states, site_bits
+from ferroket.operator.compiled import Form, Matrices, Terms, local_states, site_bits
 
 SITES = local_states(nk.hilbert.Qubit(5))
 NONE = np.zeros(0, int)
@@ -197,7 +197,7 @@ def test_lists_that_are_no_terms(change, message):
 # The form as an object
 
 
-@pytest.mark.parametrize("name", ["terms", "kinds", "tables"])
+@pytest.mark.parametrize("name", ["terms", "kinds", "matrices"])
 def test_pytree_and_pickle(name):
     form = forms.some_forms()[name]
     x = forms.states_of(form, 3)
@@ -240,7 +240,7 @@ def test_wide_numbers_become_those_that_jax_has():
         ("terms", np.ones((2, 7), np.int8), r"shape \(2, 7\), have 7 sites .* has 6 sites"),
         ("terms", np.ones(()), r"no dimension"),
         ("terms", np.ones((2, 6), np.uint8), "uint8, which can't hold the local state -1"),
-        ("tables", np.ones((2, 5), bool), r"bool, which can't hold the local state (2|-2|3)"),
+        ("matrices", np.ones((2, 5), bool), r"bool, which can't hold the local state (2|-2|3)"),
     ],
 )
 def test_samples_of_the_wrong_kind(name, x, message):
@@ -265,7 +265,7 @@ def test_flattened():
         assert (xp.shape, mels.shape, sections.shape) == ((0, form.n_sites), (0,), (0,))
 
 
-@pytest.mark.parametrize("name", ["terms", "tables"])
+@pytest.mark.parametrize("name", ["terms", "matrices"])
 def test_flattened_compiles_few_programs(monkeypatch, name):
     form = forms.some_forms()[name]
     x = forms.states_of(form, 8000)
@@ -301,5 +301,5 @@ def test_tables_of_two_states_are_terms():
     *masks, values = random_list(rng, 40)
     form = Terms.from_masks(SITES, *masks, values)
     # Bit i is site i, and the first site of a table is its most significant digit.
-    table = Tables.from_matrices(SITES, [(range(4, -1, -1), dense(5, *masks, values))], cutoff=1e-13)
+    table = Matrices.from_matrices(SITES, [(range(4, -1, -1), dense(5, *masks, values))], cutoff=1e-13)
     np.testing.assert_allclose(matrix(table), matrix(form), atol=1e-12)

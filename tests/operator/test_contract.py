@@ -352,7 +352,7 @@ def test_expectation_values(example):
 
 @pytest.mark.parametrize("title", ["sum of local matrices, spin 1", "permutation of sites"])
 def test_as_netkets_operator_in_a_state(title):
-    """Tables and permutations, for Ising has more tests: estimates, gradients and chunks as with NetKet's operator."""
+    """Matrices and permutations, as Ising has more tests: estimates, gradients, chunks as with NetKet's operator."""
     (example,) = (example for example in EXAMPLES if example.title == title)
     sampler = nk.sampler.ExactSampler(example.ours().hilbert)
     vstate = nk.vqs.MCState(sampler, model(), n_samples=32, seed=1, sampler_seed=2)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from comparing import assert_rows, flattened_rows, on_a_gpu, rows, tolerance
 from ferroket._compat import netket as compat
-from ferroket.operator.compiled import Tables
+from ferroket.operator.compiled import Matrices
 from generated_operators import FAMILIES, OPERATORS_IN_A_GROUP, WITHOUT_NUMBA, Generated, checks, groups
 
 GROUPS = 21
@@ -43,7 +43,7 @@ def assert_padded(operator, generated: Generated, x: np.ndarray) -> tuple[np.nda
         diagonal = (configurations[active] == sample).all(axis=-1)
         assert diagonal.sum() <= 1
         assert (not diagonal.any()) or diagonal[0]
-        if not isinstance(operator._form, Tables):
+        if not isinstance(operator._form, Matrices):
             assert len(different) == active.size
         unused = configurations[len(elements) - padding(configurations, elements, sample) :]
         assert (unused == sample).all()

@@ -25,7 +25,7 @@ class TermArguments(NamedTuple):
 
 
 class MatrixArguments(NamedTuple):
-    """The form of matrices on a few sites; see :mod:`ferroket.ffi.references.tables`."""
+    """The form of matrices on a few sites; see :mod:`ferroket.ffi.references.matrices`."""
 
     kind: Any
     first_site: Any

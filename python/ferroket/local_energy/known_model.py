@@ -14,7 +14,7 @@ from ferroket.ffi import known_local_values
 from ferroket.ffi.varying import align
 from ferroket.local_energy import any_network
 from ferroket.operator.algebra.accelerated import Accelerated
-from ferroket.operator.compiled import Form, Restricted, Tables, Terms
+from ferroket.operator.compiled import Form, Matrices, Restricted, Terms
 
 
 def find(vstate: MCState, operator: Accelerated) -> tuple[Ansatz | None, list[str]]:
@@ -27,7 +27,7 @@ def find(vstate: MCState, operator: Accelerated) -> tuple[Ansatz | None, list[st
 def _of_operator(form: Form) -> list[str]:
     if isinstance(form, Terms):
         return []
-    if isinstance(form, Tables):
+    if isinstance(form, Matrices):
         return ["the operator acts on sites that have more than two local states"]
     if isinstance(form, Restricted):
         return ["the Hilbert space has a constraint of its own, which the kernels don't know"]

@@ -10,7 +10,7 @@ import numpy as np
 from netket.hilbert import Fock
 
 from ferroket.operator.algebra.bounds import most_elements_of_matrices
-from ferroket.operator.algebra.compiling import tables
+from ferroket.operator.algebra.compiling import form_of_matrices
 from ferroket.operator.algebra.graph_hamiltonian import GraphHamiltonian
 from ferroket.operator.algebra.local_matrices import Entries, LocalTerms, sparse_matrix
 from ferroket.operator.algebra.registry import register
@@ -170,7 +170,7 @@ def _structure(hilbert: Any, edges: np.ndarray) -> tuple[Form, Any]:
     local: LocalTerms = [((i,), site) for i in range(hilbert.size)] + [(tuple(e), edge) for e in edges.tolist()]
     sites = local_states(hilbert)
     most = most_elements_of_matrices(local, hilbert, sites.sizes_of_sites)
-    form = tables(sites, local, diagonal=True, most=most, dtype=np.float64)
+    form = form_of_matrices(sites, local, diagonal=True, most=most, dtype=np.float64)
     basis = np.zeros((site.values.size + (edge.values.size if len(edges) else 0), len(_COEFFICIENTS)))
     for entries, parts, first in ((site, on_site, 0), (edge, on_edge, site.values.size)):
         if not first or len(edges):

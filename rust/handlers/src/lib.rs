@@ -33,9 +33,9 @@ pub const HANDLERS: [(&str, Handler); 12] = [
     ("ferroket_terms_count", count::terms),
     ("ferroket_terms_jastrow", local_values::jastrow),
     ("ferroket_terms_rbm", local_values::rbm),
-    ("ferroket_tables", padded::matrices),
-    ("ferroket_tables_compact", compact::matrices),
-    ("ferroket_tables_count", count::matrices),
+    ("ferroket_matrices", padded::matrices),
+    ("ferroket_matrices_compact", compact::matrices),
+    ("ferroket_matrices_count", count::matrices),
 ];
 
 #[cfg(test)]

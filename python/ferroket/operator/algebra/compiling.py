@@ -8,9 +8,9 @@ from ferroket.operator.algebra.bounds import most_elements, most_elements_of_mat
 from ferroket.operator.algebra.confinement import confined, confined_matrices
 from ferroket.operator.algebra.local_matrices import Entries, LocalTerms
 from ferroket.operator.algebra.term_list import TermList, as_dtype
-from ferroket.operator.compiled import LocalStates, Tables, Terms, local_states
+from ferroket.operator.compiled import LocalStates, Matrices, Terms, local_states
 from ferroket.operator.compiled.masks import Runs, popcount
-from ferroket.operator.compiled.tables import offsets
+from ferroket.operator.compiled.matrices import offsets
 
 _MOST_FLIPS = 8
 """Terms that flip more sites aren't tried as terms that look at them."""
@@ -81,7 +81,7 @@ def in_fewer_terms(terms: TermList, cutoff: float = 0.0) -> TermList:
     return TermList.total(terms.n_sites, parts).merged()
 
 
-def compile_matrices(local: LocalTerms, constant: Any, hilbert: Any, dtype: Any, *, cutoff: float) -> Tables:
+def compile_matrices(local: LocalTerms, constant: Any, hilbert: Any, dtype: Any, *, cutoff: float) -> Matrices:
     """The compiled form of a sum of local matrices and a multiple of the identity.
 
     Raises:
@@ -97,10 +97,10 @@ def compile_matrices(local: LocalTerms, constant: Any, hilbert: Any, dtype: Any,
         local = [(where, entries.select(~entries.on_diagonal)) for where, entries in local]
     local = [(where, entries) for where, entries in local if entries.values.size]
     most = most_elements_of_matrices(local, hilbert, sizes)
-    return tables(sites, local, diagonal=diagonal or not local, most=most, dtype=dtype)
+    return form_of_matrices(sites, local, diagonal=diagonal or not local, most=most, dtype=dtype)
 
 
-def tables(sites: LocalStates, local: LocalTerms, *, diagonal: bool, most: int, dtype: Any) -> Tables:
+def form_of_matrices(sites: LocalStates, local: LocalTerms, *, diagonal: bool, most: int, dtype: Any) -> Matrices:
     """Local matrices as tables, in which equal ones are stored once; ``most`` elements are off the diagonal."""
     numbers: dict[Any, int] = {}
     matrices: list[Entries] = []
@@ -111,7 +111,7 @@ def tables(sites: LocalStates, local: LocalTerms, *, diagonal: bool, most: int, 
             matrices.append(entries)
         table.append(number)
     counts = [np.bincount(entries.row, minlength=entries.size) for entries in matrices]
-    return Tables.from_arrays(
+    return Matrices.from_arrays(
         sites,
         offsets([len(where) for where, _ in local]),
         np.array([site for where, _ in local for site in where], np.int64),

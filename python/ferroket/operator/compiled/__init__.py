@@ -1,4 +1,4 @@
-"""The two forms that operators are compiled to: non-branching terms, and tables of local matrices.
+"""The two forms that operators are compiled to: non-branching terms, and local matrices.
 
 Where a Hilbert space has a constraint that the kernels don't know, either is restricted to it.
 """
@@ -6,8 +6,8 @@ Where a Hilbert space has a constraint that the kernels don't know, either is re
 from ferroket.operator.compiled.form import Form
 from ferroket.operator.compiled.local_states import LocalStates, local_states
 from ferroket.operator.compiled.masks import site_bits
+from ferroket.operator.compiled.matrices import Matrices
 from ferroket.operator.compiled.restricted import Constraint, Constraints, Restricted, allowed
-from ferroket.operator.compiled.tables import Tables
 from ferroket.operator.compiled.terms import Terms
 
 __all__ = [
@@ -15,8 +15,8 @@ __all__ = [
     "Constraints",
     "Form",
     "LocalStates",
+    "Matrices",
     "Restricted",
-    "Tables",
     "Terms",
     "allowed",
     "local_states",

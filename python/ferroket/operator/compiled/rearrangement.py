@@ -13,7 +13,7 @@ import numpy as np
 
 from ferroket.operator.compiled.form import Form
 from ferroket.operator.compiled.local_states import local_states
-from ferroket.operator.compiled.tables import Tables
+from ferroket.operator.compiled.matrices import Matrices
 from ferroket.operator.compiled.terms import Terms
 
 
@@ -145,7 +145,7 @@ def rearrangement(
         identity: Form = Terms.from_masks(sites, no_words, no_words, no_words, no_words, one)
     else:
         zero = np.zeros(1, int)
-        identity = Tables.from_arrays(
+        identity = Matrices.from_arrays(
             sites, np.zeros(2, int), nothing, zero, np.arange(2), np.arange(2), zero, one, diagonal=True
         )
     with jax.ensure_compile_time_eval():

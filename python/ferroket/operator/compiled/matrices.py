@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from ferroket.ffi import Attribute, Family, MatrixArguments
+from ferroket.ffi.references import matrices as references
 from ferroket.ffi.references import sites as site_references
-from ferroket.ffi.references import tables as references
 from ferroket.operator.compiled.form import Form, coefficients
 from ferroket.operator.compiled.local_states import LocalStates
 
@@ -21,7 +21,7 @@ from ferroket.operator.compiled.local_states import LocalStates
     meta_fields=("diagonal", "support", "max_conn_size"),
 )
 @dataclass(frozen=True, eq=False)
-class Tables(Form):
+class Matrices(Form):
     """A sum of terms, each a matrix that acts on a few sites.
 
     The local indices of a sample at the sites of a term, most significant first, are the digits of a row of its matrix.
@@ -46,7 +46,7 @@ class Tables(Form):
     """
 
     family: ClassVar[Family] = Family(
-        target="ferroket_tables",
+        target="ferroket_matrices",
         elements=references.elements,
         configurations=references.configurations,
         arguments=MatrixArguments,
