@@ -22,27 +22,27 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="without the tests and cases that are marked thorough")
+    parser.addoption("--quick", action="store_true", help="only a part of the tests that touches everything")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --quick leaves out what is marked thorough, but for the cases that the mark names.
-
-    ``thorough(but=["mpich"])`` keeps the cases whose id is that, or begins or ends with it.
-    """
+    """With --quick leaves out what is thorough, and of the tests under mpirun all but those that are marked quick."""
     if not config.getoption("quick"):
         return
-    left_out = [item for item in items if is_thorough(item)]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if not is_thorough(item)]
+    config.hook.pytest_deselected(items=[item for item in items if not is_quick(item)])
+    items[:] = [item for item in items if is_quick(item)]
 
 
-def is_thorough(item: pytest.Item) -> bool:
-    mark = item.get_closest_marker("thorough")
+def is_quick(item: pytest.Item) -> bool:
+    """Whether a test is quick, or, if the mark names cases, one of these.
+
+    ``quick("mpich")`` keeps the cases whose id is that, or begins or ends with it.
+    """
+    mark = item.get_closest_marker("quick")
+    if mark is None:
+        return not any(item.get_closest_marker(name) for name in ("thorough", "mpi"))
     case = f"-{item.name.partition('[')[2].removesuffix(']')}-"
-    return mark is not None and not any(
-        case.startswith(f"-{kept}-") or case.endswith(f"-{kept}-") for kept in mark.kwargs.get("but", ())
-    )
+    return not mark.args or any(case.startswith(f"-{kept}-") or case.endswith(f"-{kept}-") for kept in mark.args)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,8 @@ import jax
 import netket as nk
 import numpy as np
 
+from ferroket.operator.algebra.compiling import form_of_matrices
+from ferroket.operator.algebra.local_matrices import Entries
 from ferroket.operator.compiled import Form, LocalStates, Matrices, Terms, local_states
 
 Elements = list[tuple[list[float], complex]]
@@ -130,6 +132,22 @@ def random_terms(
     )
 
 
+def from_matrices(
+    sites: LocalStates,
+    terms: list[Any],
+    *,
+    cutoff: float = 0.0,
+    dtype: Any = None,
+    diagonal: bool | None = None,
+    most: int | None = None,
+) -> Matrices:
+    """From terms, each the sites it acts on, most significant first, and its dense matrix ⟨row|O|column⟩."""
+    local = [(tuple(where), Entries.of(np.asarray(matrix), cutoff)) for where, matrix in terms]
+    if dtype is None:
+        dtype = np.result_type(float, *(matrix for _, matrix in terms)) if terms else float
+    return form_of_matrices(sites, local, dtype=dtype, diagonal=diagonal, most=most)
+
+
 def random_matrices(
     rng: np.random.Generator, hilbert: Any, acting_on: list[list[int]], dtype: Any = float, *, diagonal: bool = True
 ) -> Matrices:
@@ -143,7 +161,7 @@ def random_matrices(
             np.fill_diagonal(matrix, 0)
         same = [other for _, other in terms if len(other) == rows]
         terms.append((where, same[0] if same and rng.random() < 0.5 else matrix))
-    return Matrices.from_matrices(sites, terms, diagonal=diagonal or None, dtype=dtype)
+    return from_matrices(sites, terms, diagonal=diagonal or None, dtype=dtype)
 
 
 def basis(sites: LocalStates) -> np.ndarray:

@@ -41,7 +41,7 @@ def ranks(command: str) -> int:
     return 2 if re.search(r"\b(mpirun|srun|launch)\b", command) else 1
 
 
-@pytest.mark.thorough(but=["README.md"])
+@pytest.mark.quick("README.md")
 @pytest.mark.mpi
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "bash")], **BY_NAME)
 def test_shell_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_shell_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         assert len(lines) == sum(ranks(command) for command in commands), here
 
 
-@pytest.mark.thorough(but=["README.md", "start-here.md", "operators.md"])
+@pytest.mark.quick("README.md")
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], **BY_NAME)
 def test_python_blocks_run_and_say_what_comes_out(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

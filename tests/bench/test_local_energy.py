@@ -76,6 +76,7 @@ def test_wrong_numbers_are_not_timed(monkeypatch, case):
         local_energy.run(cases=case, batch=4, rounds=1)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("small")
 def test_beside_itself():
     rows = {row.case: row for row in local_energy.run(cases="", batch=4, rounds=1).rows if "beside" in row.case}

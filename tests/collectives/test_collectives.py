@@ -13,6 +13,7 @@ WORKING = 14 * 8 - 5  # dtypes and collectives, less what XLA refuses; each over
 PROGRAMS = 25 if FULL else 12  # others on each MPI
 
 
+@pytest.mark.quick("mpich")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mpi", MPIS)
 def test_matrix(mpi: str) -> None:
@@ -35,7 +36,6 @@ def test_matrix(mpi: str) -> None:
     assert Path(path).is_relative_to(MPIS[mpi].prefix.resolve())
 
 
-@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mpi", MPIS if FULL else PREFIXES)
 def test_random_programs(mpi: str) -> None:

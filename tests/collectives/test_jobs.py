@@ -41,7 +41,6 @@ def test_two_jobs_at_once_on_two_mpis(hash_seed: str, tmp_path: Path) -> None:
         job.result()
 
 
-@pytest.mark.thorough
 @pytest.mark.timeout(120 + 60 * JOBS)
 def test_soak() -> None:
     """FERROKET_TEST_JOBS of them, `make soak` runs 200."""

@@ -118,6 +118,7 @@ def test_ranks(tmp_path: Path, n: int) -> None:
     finished(LOAD, 1, tmp_path)
 
 
+@pytest.mark.quick
 @pytest.mark.mpi
 def test_errors_are_those_of_every_rank(tmp_path: Path) -> None:
     lines = finished(SAVE + ERRORS, 2, tmp_path).lines()

@@ -139,7 +139,7 @@ def test_float16_is_an_error_on_every_rank_and_the_job_goes_on() -> None:
     run_ranks(PRELUDE + textwrap.dedent(body) + END, 2).ok()
 
 
-@pytest.mark.thorough(but=["mpich"])
+@pytest.mark.quick("mpich")
 @pytest.mark.mpi
 @pytest.mark.parametrize("mpi", PREFIXES)
 def test_meshes_over_some_of_the_ranks(mpi: str) -> None:
@@ -158,7 +158,7 @@ def test_meshes_over_some_of_the_ranks(mpi: str) -> None:
     run_ranks(PRELUDE + textwrap.dedent(body) + END, 4, mpi=mpi).ok()
 
 
-@pytest.mark.thorough(but=["mpich"])
+@pytest.mark.quick("mpich")
 @pytest.mark.mpi
 @pytest.mark.parametrize("mpi", PREFIXES)
 def test_axes_of_a_mesh_over_some_of_the_ranks_in_any_order(mpi: str) -> None:

@@ -207,6 +207,7 @@ print(f"{info.rank} {sorted(os.sched_getaffinity(0))}\\n", end="", flush=True)
 """
 
 
+@pytest.mark.quick("mpich")
 @pytest.mark.mpi
 @pytest.mark.parametrize("mpi", PREFIXES)
 def test_a_healthy_job(mpi: str) -> None:
@@ -234,7 +235,6 @@ def test_a_healthy_job(mpi: str) -> None:
         assert problems(finished) == []
 
 
-@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.mpi
 @pytest.mark.parametrize("mpi", PREFIXES)
 def test_one_page_for_the_whole_job(mpi: str) -> None:
@@ -326,7 +326,6 @@ def test_a_library_that_is_not_there() -> None:
     assert "or unset FERROKET_LIBMPI" in problem["mend"]
 
 
-@pytest.mark.thorough
 @pytest.mark.mpi
 def test_settings_that_only_cost() -> None:
     finished = doctor("--json", FERROKET_COLLECTIVES="gloo")
@@ -350,7 +349,6 @@ def test_jax_imported_by_sitecustomize(tmp_path: Path) -> None:
     assert problem["mend"] == f"remove the import from {tmp_path / 'sitecustomize.py'}"
 
 
-@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.mpi
 @pytest.mark.parametrize("mpi", PREFIXES)
 def test_a_rank_that_never_starts(tmp_path: Path, mpi: str) -> None:
@@ -362,7 +360,7 @@ def test_a_rank_that_never_starts(tmp_path: Path, mpi: str) -> None:
     assert "has waited 6 s for the other ranks" in "".join(failure["output"])
 
 
-@pytest.mark.thorough(but=["mpich"])
+@pytest.mark.quick("mpich")
 @pytest.mark.mpi
 @pytest.mark.parametrize("mpi", PREFIXES)
 def test_a_rank_that_dies_at_the_start(tmp_path: Path, mpi: str) -> None:

@@ -58,14 +58,14 @@ def fail(statement: str, others: str, folder: Path, mpi: str = "mpich") -> tuple
     return job, end - float(found[1])
 
 
-@pytest.mark.thorough(but=["others wait"])
+@pytest.mark.quick("raises-others wait", "segfaults-others wait")
 @pytest.mark.parametrize("others", [WAITING, SLEEPING], ids=["others wait", "others sleep"])
 @pytest.mark.parametrize("way", FAILURES)
 def test_a_rank_fails(way: str, others: str, tmp_path: Path) -> None:
     _check(way, others, tmp_path, "mpich")
 
 
-@pytest.mark.thorough(but=["is killed", "raises"])
+@pytest.mark.quick("is killed-openmpi")
 @pytest.mark.parametrize("mpi", [mpi for mpi in PREFIXES if mpi != "mpich"])
 @pytest.mark.parametrize("way", ["raises", "exits with a number", "segfaults", "is killed"])
 def test_a_rank_fails_on_every_mpi(way: str, mpi: str, tmp_path: Path) -> None:
@@ -131,7 +131,6 @@ startup.initialize()
 """
 
 
-@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.parametrize("mpi", [mpi for mpi in PREFIXES if FULL or mpi != "impi-rt"])
 @pytest.mark.parametrize("script", [LATE, EARLY], ids=["late", "early"])
 def test_the_rank_that_is_killed_is_named_however_late_the_watcher_is(script: str, mpi: str, tmp_path: Path) -> None:

@@ -200,6 +200,7 @@ def arguments(job: Finished) -> list[str]:
     return sorted(re.findall("<(.*?)>", job.stdout))
 
 
+@pytest.mark.quick
 @pytest.mark.mpi
 def test_under_mpirun_each_rank_has_one_gpu(driver: dict[str, str]) -> None:
     job = run_ranks(ARGUMENTS, 2, FAKE_GPUS="2", **driver)

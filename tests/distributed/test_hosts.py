@@ -68,6 +68,7 @@ def test_on_one_host_it_listens_on_loopback(hosts: list[Host]) -> None:
     assert job.lines() == expected(hosts[1:], "127.0.0.1", per_host=2)
 
 
+@pytest.mark.quick
 def test_three_hosts_of_two_ranks(tmp_path: Path) -> None:
     with make_hosts(tmp_path, n=3) as hosts:
         assert run_on_hosts(PSUM, hosts, per_host=2).ok().lines() == expected(hosts, hosts[0].address, per_host=2)

@@ -121,6 +121,7 @@ def launch(folder: Path, script: str, *options: str, kind: str = "mpich", timeou
         return job.end(timeout)
 
 
+@pytest.mark.quick("mpich", "openmpi", "impi-rt", "gloo")
 @pytest.mark.mpi
 @pytest.mark.parametrize("kind", ALL_KINDS)
 def test_every_mpi_and_none(kind: str, tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ os.write(1, b"no end")
 """
 
 
-@pytest.mark.thorough(but=["mpich"])
+@pytest.mark.quick("mpich")
 @pytest.mark.mpi
 @pytest.mark.parametrize("kind", KINDS)
 def test_labels_of_whole_lines(kind: str, tmp_path: Path) -> None:
@@ -169,7 +170,6 @@ def test_labels_of_whole_lines(kind: str, tmp_path: Path) -> None:
     assert (job.returncode, sorted(job.stderr.splitlines())) == (0, [f"[{rank}] error {rank}" for rank in range(3)])
 
 
-@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.mpi
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_rank_only(kind: str, tmp_path: Path) -> None:
@@ -178,7 +178,6 @@ def test_one_rank_only(kind: str, tmp_path: Path) -> None:
     assert (job.returncode, job.stderr) == (0, "error 1\n")
 
 
-@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.mpi
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_a_rank(kind: str, tmp_path: Path) -> None:
@@ -236,7 +235,7 @@ def test_a_full_disk_ends_the_job(tmp_path: Path) -> None:
 # The end.
 
 
-@pytest.mark.thorough(but=["2-mpich", "15-gloo"])
+@pytest.mark.quick("15-mpich")
 @pytest.mark.mpi
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -282,7 +281,6 @@ finally:
         assert job.end(2).returncode == 128 + signal.SIGTERM
 
 
-@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.mpi
 @pytest.mark.parametrize("kind", ALL_KINDS)
 def test_a_killed_rank_ends_all(kind: str, tmp_path: Path) -> None:
@@ -297,7 +295,6 @@ def test_a_killed_rank_ends_all(kind: str, tmp_path: Path) -> None:
         assert "ferroket launch:" not in end.stderr
 
 
-@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.mpi
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_rank_that_is_killed_while_nobody_watches(kind: str, tmp_path: Path) -> None:
@@ -318,7 +315,6 @@ time.sleep(60)
     assert job.stderr.count("ferroket launch: a rank was killed (SIGKILL), ") == 1, job.stderr
 
 
-@pytest.mark.thorough(but=["mpich"])
 @pytest.mark.mpi
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent was killed")
 @pytest.mark.parametrize("kind", KINDS)
@@ -332,7 +328,7 @@ def test_if_it_is_killed_itself_all_ends(kind: str, tmp_path: Path) -> None:
         job.end(1)
 
 
-@pytest.mark.thorough(but=["mpich"])
+@pytest.mark.quick("sys.exit(3)-3-mpich")
 @pytest.mark.mpi
 @pytest.mark.parametrize("kind", ALL_KINDS if FULL else KINDS)
 @pytest.mark.parametrize(
@@ -404,6 +400,7 @@ AS_ROOT = ["OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"] if os
 MANY = str(10 * (os.cpu_count() or 1))
 
 
+@pytest.mark.quick("mpich")
 @pytest.mark.mpi
 @pytest.mark.parametrize(
     ("kind", "n", "variables", "launcher"),

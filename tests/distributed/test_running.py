@@ -188,6 +188,7 @@ def run_script(
     return run_command([*launcher, *RUN, script, *arguments], environment(mpi, **env), timeout)
 
 
+@pytest.mark.quick("mpich")
 @pytest.mark.mpi
 @pytest.mark.parametrize("mpi", PREFIXES)
 def test_an_unchanged_script_is_one_program_of_all_ranks(mpi: str, tmp_path: Path) -> None:
@@ -233,6 +234,7 @@ assert fk.initialize() is fk.initialize(collectives="mpi") is fk.runtime_info()
 }
 
 
+@pytest.mark.quick("JAX's guide")
 @pytest.mark.mpi
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
 def test_a_script_that_starts_jax_itself(start: str, tmp_path: Path) -> None:
@@ -268,7 +270,7 @@ def test_a_script_that_asks_for_something_else(start: str, message: str, tmp_pat
     assert message in job.stderr
 
 
-@pytest.mark.thorough(but=["mpich"])
+@pytest.mark.quick("sys.exit(3)-3-sys.exit(3)-mpich")
 @pytest.mark.mpi
 @pytest.mark.parametrize("mpi", PREFIXES)
 @pytest.mark.parametrize(

@@ -151,6 +151,7 @@ def results(job: Finished) -> list[str]:
     return sorted(re.findall("<(.*?)>", job.stdout))
 
 
+@pytest.mark.quick
 @pytest.mark.mpi
 def test_srun_with_pmi_runs_over_mpi() -> None:
     lines = results(run_srun(PSUM, 2, mpi="pmi2"))
@@ -160,6 +161,7 @@ def test_srun_with_pmi_runs_over_mpi() -> None:
     assert len(lines) == 2
 
 
+@pytest.mark.quick
 @pytest.mark.mpi
 def test_srun_without_pmi_runs_over_gloo() -> None:
     lines = results(run_srun(PSUM, 3, FERROKET_COLLECTIVES="gloo"))

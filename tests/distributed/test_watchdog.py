@@ -96,6 +96,7 @@ def _hangs(body: str, n: int = 2, **env: str) -> str:
     return job.stderr
 
 
+@pytest.mark.quick
 @pytest.mark.mpi
 def test_the_classic_mistake_with_the_stack_of_every_rank() -> None:
     text = _hangs("""

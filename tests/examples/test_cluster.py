@@ -136,6 +136,7 @@ def allocation(script: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.quick
 @pytest.mark.mpi
 def test_slurm_with_mpirun(home: Path) -> None:
     script = CLUSTER / "slurm-mpirun.sh"

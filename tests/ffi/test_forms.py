@@ -13,7 +13,7 @@ import forms
 from ferroket.ffi import compact_elements
 from ferroket.ffi.compact import _compact_reference, _count_reference
 from ferroket.ffi.references import terms as term_references
-from ferroket.operator.compiled import Matrices, Terms, local_states
+from ferroket.operator.compiled import Terms, local_states
 
 ERRORS = (jax.errors.JaxRuntimeError, ValueError)
 FORMS = list(forms.some_forms())
@@ -130,7 +130,7 @@ def test_no_terms():
     sites = local_states(nk.hilbert.Qubit(3))
     none = np.zeros((0, 1), np.uint32)
     zero = Terms.from_masks(sites, none, none, none, none, np.zeros(0))
-    for form in (zero, Matrices.from_matrices(sites, [])):
+    for form in (zero, forms.from_matrices(sites, [])):
         x = forms.states_of(form, 4)
         assert form.max_conn_size == 1
         for xp, mels in (form.padded(x), forms.reference(form, x)):
@@ -213,7 +213,7 @@ def test_pure_jax_takes_little_memory():
     many = {
         "terms": (forms.random_terms(rng, hilbert, 3000, 300), 256),
         "matrices": (
-            Matrices.from_matrices(
+            forms.from_matrices(
                 local_states(nk.hilbert.Spin(1, 100)), [((i, (i + 7) % 100), local[i % 3]) for i in range(100)]
             ),
             1024,

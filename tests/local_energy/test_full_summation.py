@@ -43,6 +43,7 @@ def test_known_models(model: str, hamiltonian: str) -> None:
     compare(state, operator, nk.vqs.get_local_kernel(state, operator), hamiltonian)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("hamiltonian", HAMILTONIANS)
 def test_a_network(hamiltonian: str) -> None:
     state, operator = state_and_operator(NETWORK, hamiltonian)

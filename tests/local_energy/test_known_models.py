@@ -65,7 +65,7 @@ PAIRS = (
 )
 
 
-@pytest.mark.thorough(but=["RBM-Pauli strings", "RBM, complex-Pauli strings", "Jastrow-Ising"])
+@pytest.mark.quick("RBM-Pauli strings", "RBM, complex-Pauli strings", "Jastrow-Ising")
 @pytest.mark.parametrize(("name", "operator"), PAIRS)
 def test_every_model(name: str, operator: str) -> None:
     compare(*make(MODELS[name], OPERATORS[operator]))

@@ -83,7 +83,7 @@ def numbers(statistics: Any) -> list[Any]:
     return [statistics.mean, statistics.variance]
 
 
-@pytest.mark.thorough(but=["network-4-not Hermitian"])
+@pytest.mark.quick("network-4-not Hermitian")
 @pytest.mark.filterwarnings(r"ignore:\s*Ignoring chunk_size")
 @pytest.mark.parametrize(("name", "chunk_size", "kind"), CASES)
 def test_states(name: str, chunk_size: int | None, kind: str) -> None:

@@ -109,7 +109,7 @@ def assert_same(found: Any, expected: Any) -> None:
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-11), found, expected)
 
 
-@pytest.mark.thorough(but=["scan"])
+@pytest.mark.quick("scan")
 @pytest.mark.parametrize("name", [*NETWORKS, *AUTOREGRESSIVE])
 def test_energies_and_forces(name: str) -> None:
     """Those of NetKet's operator without chunks, which NetKet evaluates outside of what checks types of devices."""

@@ -25,7 +25,7 @@ def restored() -> Iterator[None]:
     fk.disable()
 
 
-@pytest.mark.thorough(but=["fermions"])
+@pytest.mark.quick("fermions")
 @pytest.mark.parametrize("name", CASES)
 def test_a_network(name: str) -> None:
     """And every configuration: also by the chunk, in which there are unused places."""
@@ -54,7 +54,7 @@ def test_models_with_known_ratios(model: str) -> None:
     np.testing.assert_allclose(values, case.matrix @ psi / psi, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.thorough(but=["True-Rydberg atoms"])
+@pytest.mark.quick("True-Rydberg atoms")
 @pytest.mark.parametrize("name", ["Rydberg atoms", "Pauli strings", "matrices"])
 @pytest.mark.parametrize("enabled", [False, True])
 def test_expectation_values(name: str, enabled: bool) -> None:

@@ -109,6 +109,7 @@ assert flag.value >= 3
 }
 
 
+@pytest.mark.quick("mpich")
 @pytest.mark.parametrize("mpi", PREFIXES)
 def test_calls(mpi: str) -> None:
     run_ranks(PRELUDE + "".join(PROGRAMS.values()) + END + 'call("Comm_free", ctypes.byref(late))', 2, mpi=mpi).ok()

@@ -121,6 +121,7 @@ def test_a_function_that_is_not_provided_names_itself_and_ends_the_process() -> 
     assert "ferroket: MPI_Alltoallw is not among the MPI functions that this wrapper provides" in job.stderr
 
 
+@pytest.mark.quick
 @pytest.mark.mpi
 def test_a_function_that_is_not_provided_ends_the_job() -> None:
     script = """

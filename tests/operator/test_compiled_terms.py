@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import forms
-from ferroket.operator.compiled import Form, Matrices, Terms, local_states, site_bits
+from ferroket.operator.compiled import Form, Terms, local_states, site_bits
 
 SITES = local_states(nk.hilbert.Qubit(5))
 NONE = np.zeros(0, int)
@@ -301,5 +301,5 @@ def test_tables_of_two_states_are_terms():
     *masks, values = random_list(rng, 40)
     form = Terms.from_masks(SITES, *masks, values)
     # Bit i is site i, and the first site of a table is its most significant digit.
-    table = Matrices.from_matrices(SITES, [(range(4, -1, -1), dense(5, *masks, values))], cutoff=1e-13)
+    table = forms.from_matrices(SITES, [(range(4, -1, -1), dense(5, *masks, values))], cutoff=1e-13)
     np.testing.assert_allclose(matrix(table), matrix(form), atol=1e-12)

@@ -40,7 +40,7 @@ def dense(operator):
     return np.asarray(operator.to_dense())
 
 
-@pytest.mark.thorough(but=["PauliStrings"])
+@pytest.mark.quick("PauliStrings")
 @families
 def test_wrappers_sums_and_products(name):
     example = FAMILIES[name]
@@ -50,7 +50,7 @@ def test_wrappers_sums_and_products(name):
         np.testing.assert_allclose(found, expected(example.matrix), rtol=1e-10, atol=1e-10, err_msg=title)
 
 
-@pytest.mark.thorough(but=["FermionOperator2nd"])
+@pytest.mark.quick("FermionOperator2nd")
 @EMBEDDED
 @families
 def test_embeddings(name):
@@ -121,7 +121,7 @@ def lindbladian(H, jumps):
     )
 
 
-@pytest.mark.thorough(but=["LocalOperator"])
+@pytest.mark.quick("LocalOperator")
 @pytest.mark.parametrize("title", LINDBLADS)
 def test_liouvillians(title):
     H, jumps = LINDBLADS[title](op)

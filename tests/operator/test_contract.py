@@ -81,7 +81,7 @@ def test_compact_elements_under_jit(example):
         np.testing.assert_array_equal(found[:total], expected)
 
 
-@pytest.mark.thorough(but=["fermions in second quantisation"])
+@pytest.mark.quick("fermions in second quantisation")
 @examples
 def test_max_conn_size_is_reached(example):
     """Some sample has as many elements: the padding is no longer than it must be, and NetKet's no shorter."""
@@ -136,6 +136,7 @@ def test_is_hermitian(example):
 # Identity
 
 
+@pytest.mark.quick("Pauli strings", "sum of local matrices, spin 1", "permutation of sites")
 @examples
 def test_equality_hash_and_repr(example):
     operator, again = example.ours(), example.ours()
@@ -216,13 +217,8 @@ def test_a_changed_coefficient_compiles_nothing(example):
     assert len(traces) == 1
 
 
-@pytest.mark.thorough(
-    but=[
-        "transverse-field Ising model",
-        "sum of local matrices, spin 1",
-        "Pauli strings",
-        "fermions in second quantisation",
-    ]
+@pytest.mark.quick(
+    "transverse-field Ising model", "sum of local matrices, spin 1", "Pauli strings", "fermions in second quantisation"
 )
 @with_coefficients
 def test_derivatives_by_the_coefficients(example):
@@ -270,13 +266,8 @@ def test_derivative_by_the_operator(title):
 # Arithmetic
 
 
-@pytest.mark.thorough(
-    but=[
-        "transverse-field Ising model",
-        "sum of local matrices, spin 1",
-        "Pauli strings",
-        "fermions in second quantisation",
-    ]
+@pytest.mark.quick(
+    "transverse-field Ising model", "sum of local matrices, spin 1", "Pauli strings", "fermions in second quantisation"
 )
 @with_coefficients
 def test_arithmetic_stays_ours(example):

@@ -26,7 +26,7 @@ def assert_same(results, rtol=1e-12):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-12), *results)
 
 
-@pytest.mark.thorough(but=["True-16-complex"])
+@pytest.mark.quick("True-16-complex")
 @pytest.mark.parametrize(
     ("packed", "chunk_size", "param_dtype"), [(False, None, float), (False, 4, complex), (True, 16, complex)]
 )

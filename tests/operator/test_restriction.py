@@ -37,7 +37,7 @@ def assert_matrix(found: Any, expected: Any) -> None:
 # Connected elements
 
 
-@pytest.mark.thorough(but=["Rydberg atoms", "matrices", "a permutation"])
+@pytest.mark.quick("Rydberg atoms", "matrices", "a permutation")
 @cases
 def test_connected_elements(case: Case) -> None:
     operator, x = case.make(fk.operator, case.hilbert), case.states
@@ -66,7 +66,7 @@ def test_connected_elements(case: Case) -> None:
     assert_matrix(matrix_of(case, xp, mels, [n_samples - 1] * len(mels))[-1], case.matrix[-1])
 
 
-@pytest.mark.thorough(but=["True-matrices", "False-Rydberg atoms"])
+@pytest.mark.quick("True-matrices", "False-Rydberg atoms")
 @cases
 @pytest.mark.parametrize("off_diagonal_only", [False, True])
 def test_compact_elements(case: Case, off_diagonal_only: bool) -> None:
@@ -87,7 +87,7 @@ def test_compact_elements(case: Case, off_diagonal_only: bool) -> None:
     assert n_elements == operator._form.count(x, off_diagonal_only).sum()
 
 
-@pytest.mark.thorough(but=["Rydberg atoms", "fermions"])
+@pytest.mark.quick("Rydberg atoms", "fermions")
 @cases
 def test_matrices(case: Case) -> None:
     operator = case.make(fk.operator, case.hilbert)
@@ -101,7 +101,7 @@ def test_matrices(case: Case) -> None:
     assert_matrix(operator @ vector, case.matrix @ vector)
 
 
-@pytest.mark.thorough(but=["matrices"])
+@pytest.mark.quick("matrices")
 @cases
 def test_on_a_gpu(case: Case) -> None:
     """By the pure JAX of GPUs."""
@@ -143,7 +143,7 @@ def test_pickles() -> None:
     assert_matrix(again.to_dense(), CASES["Rydberg atoms"].matrix)
 
 
-@pytest.mark.thorough(but=["fermions"])
+@pytest.mark.quick("fermions")
 @cases
 def test_sums_and_multiples(case: Case) -> None:
     operator = case.make(fk.operator, case.hilbert)

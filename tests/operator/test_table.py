@@ -142,17 +142,12 @@ def test_compact(example: Example, cell: str) -> None:
         np.testing.assert_array_equal(mine, right)
     np.testing.assert_array_equal(sections, np.cumsum((mels != 0).sum(axis=1)))
 
-    from_rust = re.search(r"custom_call @ferroket_(terms|tables)_compact", lowered.as_text()) is not None
+    from_rust = re.search(r"custom_call @ferroket_(terms|matrices)_compact", lowered.as_text()) is not None
     assert from_rust is (cell == "Rust")
 
 
-@pytest.mark.thorough(
-    but=[
-        "transverse-field Ising model",
-        "sum of local matrices, spin 1",
-        "Pauli strings",
-        "fermions in second quantisation",
-    ]
+@pytest.mark.quick(
+    "transverse-field Ising model", "sum of local matrices, spin 1", "Pauli strings", "fermions in second quantisation"
 )
 @cells("GPU branch")
 def test_gpu_branch(example: Example, cell: str) -> None:

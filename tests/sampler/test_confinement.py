@@ -68,14 +68,14 @@ def check_distribution(case: Case, model: Any, library: Any = None) -> None:
     assert p_value(counts, case.probabilities(model, found.variables, 2.0) * 4096) > LEAST
 
 
-@pytest.mark.thorough(but=["RBM-Hamiltonian"])
+@pytest.mark.quick("RBM-Hamiltonian")
 @pytest.mark.parametrize("name", ERGODIC)
 @pytest.mark.parametrize("model", [MODELS["RBM"], MLP], ids=["RBM", "MLP"])
 def test_distribution(name: str, model: Any) -> None:
     check_distribution(CASES[name], model)
 
 
-@pytest.mark.thorough(but=["exchange"])
+@pytest.mark.quick("exchange")
 @pytest.mark.parametrize("name", CASES)
 def test_transitions(name: str) -> None:
     """Each single step: how often each move is made, against the transition matrix."""

@@ -47,14 +47,14 @@ def check_distribution(case: Case, model: Any, power: float = 2.0, **options: An
 LONG = ("RBM, no biases", "RBM, complex64", "RBMModPhase, no bias", "RBMSymm, no biases", "RBMMultiVal, no biases")
 
 
-@pytest.mark.thorough(but=["RBMModPhase", "RBMMultiVal", "Jastrow"])
+@pytest.mark.quick("RBMModPhase", "RBMMultiVal", "Jastrow")
 @pytest.mark.parametrize("name", [name for name in MODELS if FULL or name not in LONG])
 def test_every_model(name: str) -> None:
     # RBMMultiVal's classes are 0, 1, ... which qubits are.
     check_distribution(CASES["local, qubits" if name.startswith("RBMMultiVal") else "local"], MODELS[name])
 
 
-@pytest.mark.thorough(but=["RBM-local", "RBM, complex-exchange, weighted", "Jastrow, real-fermions", "RBM-Heisenberg"])
+@pytest.mark.quick("RBM-local", "RBM, complex-exchange, weighted", "Jastrow, real-fermions", "RBM-Heisenberg")
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("model", ["RBM", "RBM, complex", "Jastrow, real"])
 def test_every_rule(name: str, model: str) -> None:

@@ -83,11 +83,13 @@ def samples(numbers: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in numbers.items() if "," in name}
 
 
+@pytest.mark.thorough
 def test_one_thread(alone: dict[str, object]) -> None:
     one = "import os\nos.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])\n"
     assert samples(in_one_process(START, one)) == samples(alone)
 
 
+@pytest.mark.thorough
 def test_four_devices(alone: dict[str, object]) -> None:
     numbers = in_one_process(START + COLLECTIVES, JAX_NUM_CPU_DEVICES="4")
     assert numbers["devices"] == 4
@@ -97,6 +99,7 @@ def test_four_devices(alone: dict[str, object]) -> None:
     assert (numbers["chains"], numbers["warned"]) == (12, True)
 
 
+@pytest.mark.quick("2")
 @pytest.mark.mpi
 @pytest.mark.parametrize("n", [2, 4, 8] if FULL else [2, 8])
 def test_ranks(alone: dict[str, object], n: int) -> None:

@@ -57,7 +57,7 @@ OPTIONS = {"n_chains": 8, "dtype": np.float32, "sweep_size": 3, "machine_pow": 1
 WITH_OPTIONS = CASES if FULL else ("local", "exchange", "Heisenberg")
 
 
-@pytest.mark.thorough(but=["local-options0", "exchange, farther-options3", "Heisenberg-options11"])
+@pytest.mark.quick("local-options0", "exchange, farther-options3", "Heisenberg-options11")
 @pytest.mark.parametrize(
     ("name", "options"), [*((name, {}) for name in CASES), *((name, OPTIONS) for name in WITH_OPTIONS)]
 )

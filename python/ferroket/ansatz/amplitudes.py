@@ -74,10 +74,10 @@ class RBMAmplitudes(Amplitudes):
 
 @dataclass(frozen=True)
 class ModulusAndPhase(Amplitudes):
-    """ln ψ = ln |ψ| + i φ, each of which is the logarithm of an RBM with real parameters.
+    """A modulus and a phase φ: ln ψ = ``ln |ψ|`` + i φ, each the logarithm of an RBM with real parameters.
 
     Args:
-        modulus: The RBM of ln |ψ|.
+        modulus: The RBM of ``ln |ψ|``.
         phase: The RBM of φ, with as many hidden units.
     """
 

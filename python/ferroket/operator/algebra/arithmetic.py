@@ -114,7 +114,11 @@ class Arithmetic(Compiled):
         check_coefficient("the divisor", other)
         if not is_traced(other) and other == 0:
             raise ZeroDivisionError("an operator can't be divided by zero")
-        return self * (1 / other)
+        return self._divided(other)
+
+    def _divided(self, divisor: Any) -> Any:
+        """The operator divided by a number that isn't zero."""
+        return self * (1 / divisor)
 
     def __neg__(self) -> Any:
         return self * np.array(-1, self.dtype)

@@ -100,8 +100,20 @@ def compile_matrices(local: LocalTerms, constant: Any, hilbert: Any, dtype: Any,
     return form_of_matrices(sites, local, diagonal=diagonal or not local, most=most, dtype=dtype)
 
 
-def form_of_matrices(sites: LocalStates, local: LocalTerms, *, diagonal: bool, most: int, dtype: Any) -> Matrices:
-    """Local matrices as tables, in which equal ones are stored once; ``most`` elements are off the diagonal."""
+def form_of_matrices(
+    sites: LocalStates, local: LocalTerms, *, dtype: Any, diagonal: bool | None = None, most: int | None = None
+) -> Matrices:
+    """Local matrices as tables, in which equal ones are stored once.
+
+    Args:
+        sites: The local states of the sites.
+        local: The matrices, and the sites that they act on.
+        dtype: The dtype of the coefficients.
+        diagonal: Whether the first connected element is the diagonal; by default, if there are entries on it or none
+            anywhere.
+        most: How many elements a sample has at most, but for the diagonal, which has to be given with it; by default
+            what the matrices have, each by itself.
+    """
     numbers: dict[Any, int] = {}
     matrices: list[Entries] = []
     table = []
@@ -121,5 +133,5 @@ def form_of_matrices(sites: LocalStates, local: LocalTerms, *, diagonal: bool, m
         np.concatenate([np.zeros(0, np.int64), *(entries.column for entries in matrices)]),
         np.concatenate([np.zeros(0, dtype), *(entries.values.astype(dtype) for entries in matrices)]),
         diagonal=diagonal,
-        max_conn_size=most + diagonal,
+        max_conn_size=None if most is None else most + bool(diagonal),
     )

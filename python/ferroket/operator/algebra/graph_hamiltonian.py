@@ -115,13 +115,8 @@ class GraphHamiltonian(Accelerated):
         check_coefficient("the factor", other)
         return self._map(lambda value: value * other)
 
-    def __truediv__(self, other: Any) -> Any:
-        if not is_scalar(other):
-            return NotImplemented
-        check_coefficient("the divisor", other)
-        if not is_traced(other) and other == 0:
-            raise ZeroDivisionError("an operator can't be divided by zero")
-        return self._map(lambda value: value / other)
+    def _divided(self, divisor: Any) -> Any:
+        return self._map(lambda value: value / divisor)
 
     # Identity
 

@@ -1,7 +1,6 @@
 """Operators on sites with any number of local states as sums of local matrices."""
 
 import functools
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -42,7 +41,7 @@ class Matrices(Form):
         support: The largest number of sites of a term.
         max_conn_size: K, the largest number of elements that a sample has.
 
-    Use :meth:`from_matrices` or :meth:`from_arrays`, which work out what follows from the arrays.
+    Use :meth:`from_arrays`, which works out what follows from the arrays.
     """
 
     family: ClassVar[Family] = Family(
@@ -140,75 +139,6 @@ class Matrices(Form):
             values=coefficients(values),
             diagonal=diagonal,
             support=int(np.diff(first_site).max(initial=0)),
-            max_conn_size=max_conn_size,
-        )
-
-    @classmethod
-    def from_matrices(
-        cls,
-        sites: LocalStates,
-        terms: Iterable[tuple[Sequence[int], Any]],
-        *,
-        cutoff: float = 0.0,
-        diagonal: bool | None = None,
-        dtype: Any = None,
-        max_conn_size: int | None = None,
-    ) -> Self:
-        """From terms, each the sites it acts on, most significant first, and its dense matrix ⟨row|O|column⟩.
-
-        Args:
-            sites: The local states of the sites.
-            terms: Sites and matrices. Equal matrices are stored once.
-            cutoff: Entries that aren't larger than this are left out.
-            diagonal: Whether the first connected element is the diagonal; by default, if there are entries on it or
-                none anywhere.
-            dtype: The dtype of the coefficients; by default one that holds all matrices.
-            max_conn_size: K; by default what the terms have at most, each by itself.
-
-        Raises:
-            ValueError: If a matrix isn't square with as many rows as its sites have configurations.
-        """
-        sizes = sites.sizes_of_sites
-        numbers: dict[tuple[Any, ...], int] = {}
-        matrices: list[np.ndarray] = []
-        acting_on: list[tuple[int, ...]] = []
-        table: list[int] = []
-        for which, (where, matrix) in enumerate(terms):
-            place, dense = tuple(int(site) for site in where), np.asarray(matrix)
-            rows = int(np.prod(sizes[list(place)], dtype=np.int64))
-            if dense.shape != (rows, rows):
-                raise ValueError(
-                    f"the matrix of term {which} has shape {dense.shape}, but its sites {place} have {rows} "
-                    f"configurations: it must have shape {(rows, rows)}"
-                )
-            key = (dense.dtype.str, dense.shape, dense.tobytes())
-            if key not in numbers:
-                numbers[key] = len(matrices)
-                matrices.append(dense)
-            acting_on.append(place)
-            table.append(numbers[key])
-
-        # One empty array each, so that nothing is special about no matrix at all.
-        counts, columns, values = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0, dtype or float)]
-        for dense in matrices:
-            row, column = np.nonzero(np.abs(dense) > cutoff)
-            order = np.lexsort([column, column != row, row])
-            row, column = row[order], column[order]
-            counts.append(np.bincount(row, minlength=len(dense)))
-            columns.append(column)
-            values.append(dense[row, column])
-        if dtype is None and matrices:
-            dtype = np.result_type(*matrices)
-        return cls.from_arrays(
-            sites,
-            offsets([len(place) for place in acting_on]),
-            np.array([site for place in acting_on for site in place], int),
-            np.array(table, int),
-            offsets([len(dense) for dense in matrices]),
-            offsets(np.concatenate(counts)),
-            np.concatenate(columns),
-            np.concatenate(values).astype(dtype or float),
-            diagonal=diagonal,
             max_conn_size=max_conn_size,
         )
 
