@@ -171,6 +171,7 @@ def test_more_elements_than_there_is_room_for(name):
     assert_elements(forms.reference(wide, x), forms.by_definition(wide, x), 1e-14)
 
 
+@pytest.mark.quick("kinds", "float64-nan-NaN-matrices", "float64-nan-NaN-terms")
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize(
     ("dtype", "value", "text"), [("int8", 7, "7"), ("float32", 0.5, "0.5"), ("float64", np.nan, "NaN")]

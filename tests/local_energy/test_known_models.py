@@ -162,6 +162,7 @@ def test_products_that_overflow(name: str) -> None:
     compare(state, operator, x, less_exact=30)
 
 
+@pytest.mark.quick("Jastrow-70", "RBM, complex-31", "RBM, complex-64")
 @pytest.mark.parametrize(("name", "sites"), [*(("RBM, complex", n) for n in (1, 31, 64, 70)), ("Jastrow", 70)])
 def test_flips_of_many_sites(name: str, sites: int) -> None:
     rng = np.random.default_rng(1)

@@ -87,7 +87,7 @@ def test_compact_elements(case: Case, off_diagonal_only: bool) -> None:
     assert n_elements == operator._form.count(x, off_diagonal_only).sum()
 
 
-@pytest.mark.quick("Rydberg atoms", "fermions")
+@pytest.mark.quick("Rydberg atoms")
 @cases
 def test_matrices(case: Case) -> None:
     operator = case.make(fk.operator, case.hilbert)
@@ -128,6 +128,7 @@ def test_four_devices() -> None:
 # What is made of them
 
 
+@pytest.mark.quick("Rydberg atoms", "fermions", "a product of spaces")
 @cases
 def test_accelerate(case: Case) -> None:
     accelerated = fk.accelerate(case.make(nk.operator, case.hilbert))

@@ -85,6 +85,7 @@ def test_large_parameters() -> None:
         assert p_value(counts, probabilities * counts.sum()) > LEAST
 
 
+@pytest.mark.quick("Heisenberg", "Pauli strings", "exchange, weighted", "fermions", "local, qubits")
 @pytest.mark.parametrize("name", CASES)
 def test_transitions(name: str) -> None:
     """Each single step: how often each move is made, against the transition matrix, and back as often as there."""

@@ -57,7 +57,7 @@ OPTIONS = {"n_chains": 8, "dtype": np.float32, "sweep_size": 3, "machine_pow": 1
 WITH_OPTIONS = CASES if FULL else ("local", "exchange", "Heisenberg")
 
 
-@pytest.mark.quick("local-options0", "exchange, farther-options3", "Heisenberg-options11")
+@pytest.mark.quick("local-options0", "Heisenberg-options11")
 @pytest.mark.parametrize(
     ("name", "options"), [*((name, {}) for name in CASES), *((name, OPTIONS) for name in WITH_OPTIONS)]
 )
@@ -80,6 +80,7 @@ def test_states_and_samples_have_netkets_types(name: str, options: dict[str, Any
     assert type(sampler) is nk.sampler.MetropolisSampler
 
 
+@pytest.mark.quick("4-RBM, complex", "None-Jastrow", "None-RBMModPhase")
 @pytest.mark.parametrize("name", ["RBM, complex", "RBMModPhase", "Jastrow", "RBM, float32"])
 @pytest.mark.parametrize("chunk_size", [None, 4])
 def test_log_probabilities_are_the_models(name: str, chunk_size: int | None) -> None:
