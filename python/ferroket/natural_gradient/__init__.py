@@ -1,0 +1,1 @@
+"""Stochastic reconfiguration without a Jacobian."""

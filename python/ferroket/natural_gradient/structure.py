@@ -1,0 +1,464 @@
+"""How the parameters of a network enter its log-amplitude, read from its jaxpr.
+
+Where a parameter W meets a sample in a product y = x W, the derivative of ln ψ(σ_s) by W is the outer product
+x_s ⊗ δ_s, with δ = ∂ ln ψ/∂y. So a *tap*, a zero, is added to each such y; the derivatives by all taps are the δ, and
+no derivative by W is ever written down. This module finds these products: in ``dot_general`` and
+``conv_general_dilated``, behind transposes, reshapes and casts of W, and inside of ``pjit``, ``remat`` and ``scan``. A
+parameter that is used in any other way is differentiated as it is, sample by sample.
+
+The network is read for one sample, and evaluated by :func:`jax.vmap` for many: that is how NetKet differentiates it
+(:func:`netket.jax.jacobian`), and samples can't mix.
+
+The idea is that of structured derivatives: Novak, Sohl-Dickstein, Schoenholz, arXiv:2206.08720.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+
+Step = tuple[Any, tuple[tuple[str, Any], ...], int]
+"""What is done to a parameter: the primitive, its settings, and in how many loops over parts of it."""
+
+RESHAPING = ("transpose", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "copy_p", "rev")
+"""Primitives that keep all elements of a parameter as they are."""
+
+CALLS = ("pjit", "jit", "closed_call", "core_call", "checkpoint", "remat", "remat2")
+"""Primitives whose jaxpr is evaluated as if it stood in their place."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A parameter inside of the network, or what :data:`RESHAPING` has made of it."""
+
+    leaf: int
+    """Which one, in the order of :func:`jax.tree.leaves`."""
+    value: jax.Array
+    steps: tuple[Step, ...] = ()
+    """From the parameter to this."""
+    loops: tuple[bool, ...] = ()
+    """The loops that it is in, from the outermost: whether each of their steps has a part of the parameter of its
+    own."""
+
+    def then(self, eqn: Any) -> "View":
+        settings = tuple(sorted(eqn.params.items()))
+        value = eqn.primitive.bind(self.value, **eqn.params)
+        return replace(self, value=value, steps=(*self.steps, (eqn.primitive, settings, sum(self.loops))))
+
+    def inside(self, value: jax.Array, has_parts: bool) -> "View":
+        """This view, or its part, in the body of a loop."""
+        return replace(self, value=value, loops=(*self.loops, has_parts))
+
+
+@dataclass(frozen=True)
+class Product:
+    """One place where a parameter meets a sample: y = x W, with all axes in four groups.
+
+    ``W (B, I, O)``, ``x (B, P, I)`` and ``y (B, P, O)``: B are axes that all three have (parts of the parameter, each
+    used once), P those of x alone (positions, all of which use the same part), I is summed over, and O are those of W
+    alone.
+    """
+
+    leaf: int
+    steps: tuple[Step, ...]
+    loops: tuple[bool, ...]
+    order: tuple[int, ...]
+    """Of the axes of W: B, I, O."""
+    shape: tuple[int, ...]
+    """That of W, axes in this order."""
+    sizes: tuple[int, int, int]
+    """B, I and O."""
+    y: jax.ShapeDtypeStruct
+    from_y: Callable[[jax.Array], jax.Array]
+    """From the shape of y to ``(B, P, O)``."""
+    lengths: tuple[int, ...] = ()
+    """Of the loops."""
+
+    @property
+    def n_positions(self) -> int:
+        shared = math.prod(length for length, own in zip(self.lengths, self.loops, strict=True) if not own)
+        return shared * (math.prod(self.y.shape) // (self.sizes[0] * self.sizes[2]))
+
+    @property
+    def n_parts(self) -> int:
+        return self.sizes[0] * math.prod(length for length, own in zip(self.lengths, self.loops, strict=True) if own)
+
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """What two products have in common whose outer products may be added."""
+        steps = tuple((primitive.name, str(settings), depth) for primitive, settings, depth in self.steps)
+        return self.leaf, steps, tuple(own for own in self.loops if own), self.order, self.shape, self.sizes
+
+    def group(self, array: jax.Array, n_batch: int) -> jax.Array:
+        """``(batch…, loops…, B, P, ·)`` → ``(batch…, B, P, ·)``: loops join the parts or the positions."""
+        loops = range(n_batch, n_batch + len(self.loops))
+        own = [axis for axis, is_own in zip(loops, self.loops, strict=True) if is_own]
+        shared = [axis for axis, is_own in zip(loops, self.loops, strict=True) if not is_own]
+        last = n_batch + len(self.loops)
+        array = array.transpose(*range(n_batch), *own, last, *shared, last + 1, last + 2)
+        return array.reshape(*array.shape[:n_batch], self.n_parts, self.n_positions, array.shape[-1])
+
+    def taps_of(self, cotangents: jax.Array, n_batch: int) -> jax.Array:
+        """The derivatives by the tap, ``(batch…, loops…, *y)`` → ``(batch…, B, P, O)``."""
+        canonical = self.from_y
+        for _ in range(n_batch + len(self.loops)):
+            canonical = jax.vmap(canonical)
+        return self.group(canonical(cotangents), n_batch)
+
+    def view(self, parameter: jax.Array) -> jax.Array:
+        """The parameter as ``(B, I, O)``."""
+        for primitive, settings, depth in self.steps:
+            step: Callable[[jax.Array], jax.Array] = partial(primitive.bind, **dict(settings))
+            for _ in range(depth):
+                step = jax.vmap(step)
+            parameter = step(parameter)
+        n_own = sum(self.loops)
+        parameter = parameter.transpose(*range(n_own), *(n_own + axis for axis in self.order))
+        return parameter.reshape(self.n_parts, *self.sizes[1:])
+
+
+@dataclass
+class Taps:
+    """The taps of a network, one for each product that is found, in the order of its equations."""
+
+    values: Sequence[jax.Array] | None = None
+    """None where they are still to be found: zeros are added."""
+    products: list[Product] = field(default_factory=list)
+    operands: list[jax.Array] = field(default_factory=list)
+    """The x of each, ``(loops…, B, P, I)``."""
+    direct: set[int] = field(default_factory=set)
+    """The parameters that are used in other ways."""
+
+    def next(self, product: Product) -> jax.Array:
+        place = len(self.products)
+        self.products.append(product)
+        if self.values is None:
+            return jnp.zeros((*product.lengths, *product.y.shape), product.y.dtype)
+        return self.values[place]
+
+    def add(self, product: Product, x: jax.Array, y: jax.Array) -> jax.Array:
+        tap = self.next(product)
+        self.operands.append(x)
+        return y + tap
+
+    def as_it_is(self, value: Any) -> Any:
+        """A value that is differentiated as it is, if it is a parameter."""
+        if isinstance(value, View):
+            self.direct.add(value.leaf)
+            return value.value
+        return value
+
+
+def evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], taps: Taps) -> list[Any]:
+    """A jaxpr with taps. Its arguments are arrays or :class:`View` of parameters, and so are its results."""
+    values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+    values.update(zip(jaxpr.invars, args, strict=True))
+    for eqn in jaxpr.eqns:
+        inputs = [v.val if isinstance(v, Literal) else values[v] for v in eqn.invars]
+        if any(isinstance(value, View) for value in inputs):
+            results = _with_parameters(eqn, inputs, taps)
+        else:
+            results = _bind(eqn, inputs)
+        values.update(zip(eqn.outvars, results, strict=True))
+    return [v.val if isinstance(v, Literal) else values[v] for v in jaxpr.outvars]
+
+
+def _bind(eqn: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    """What an equation gives, also where the primitive has functions among its settings."""
+    unique = {v: x for v, x in zip(eqn.invars, inputs, strict=True) if not isinstance(v, Literal)}
+    alone = Jaxpr([], list(unique), eqn.outvars, [eqn])
+    return jaxpr_as_fun(ClosedJaxpr(alone, []))(*unique.values())
+
+
+def _with_parameters(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
+    name = eqn.primitive.name
+    views = [value for value in inputs if isinstance(value, View)]
+    if name in RESHAPING or (name == "broadcast_in_dim" and len(inputs) == 1 and _is_reshape(eqn)):
+        return [views[0].then(eqn)]
+    if name in CALLS:
+        inner = eqn.params["jaxpr"] if "jaxpr" in eqn.params else eqn.params["call_jaxpr"]
+        jaxpr, consts = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, ())
+        return evaluate(jaxpr, consts, inputs, taps)
+    if name == "scan":
+        return _scan(eqn, inputs, taps)
+    if len(views) == 1 and name == "dot_general":
+        return [_dot(eqn, inputs, taps)]
+    if name == "conv_general_dilated" and len(views) == 1 and inputs[1] is views[0] and _is_plain(eqn):
+        return [_convolution(eqn, inputs, taps)]
+    return _bind(eqn, [taps.as_it_is(value) for value in inputs])
+
+
+def _is_reshape(eqn: Any) -> bool:
+    """Whether nothing is repeated."""
+    return math.prod(eqn.invars[0].aval.shape) == math.prod(eqn.outvars[0].aval.shape)
+
+
+def _dot(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array:
+    (contracted, batch) = eqn.params["dimension_numbers"]
+    which = 0 if isinstance(inputs[0], View) else 1
+    view, x = inputs[which], jnp.asarray(inputs[1 - which])
+    inner_w, inner_x = tuple(contracted[which]), tuple(contracted[1 - which])
+    parts_w, parts_x = tuple(batch[which]), tuple(batch[1 - which])
+    outer_w = tuple(axis for axis in range(view.value.ndim) if axis not in inner_w + parts_w)
+    outer_x = tuple(axis for axis in range(x.ndim) if axis not in inner_x + parts_x)
+    order = parts_w + inner_w + outer_w
+    shape = view.value.shape
+    sizes = tuple(math.prod(shape[axis] for axis in axes) for axes in (parts_w, inner_w, outer_w))
+    n_positions = math.prod(x.shape[axis] for axis in outer_x)
+    aval = eqn.outvars[0].aval
+
+    def from_y(y: jax.Array) -> jax.Array:
+        if which == 0:  # the free axes of W come first
+            return y.reshape(sizes[0], sizes[2], n_positions).swapaxes(1, 2)
+        return y.reshape(sizes[0], n_positions, sizes[2])
+
+    product = Product(
+        view.leaf,
+        view.steps,
+        view.loops,
+        order,
+        tuple(shape[axis] for axis in order),
+        sizes,
+        jax.ShapeDtypeStruct(aval.shape, aval.dtype),
+        from_y,
+    )
+    operands = [x, x]
+    operands[which] = jax.lax.stop_gradient(view.value)
+    y = eqn.primitive.bind(*operands, **eqn.params)
+    operand = x.transpose(parts_x + outer_x + inner_x).reshape(sizes[0], n_positions, sizes[1])
+    return taps.add(product, jax.lax.stop_gradient(operand), y)
+
+
+def _is_plain(eqn: Any) -> bool:
+    return eqn.params["feature_group_count"] == 1 and eqn.params["batch_group_count"] == 1
+
+
+def _convolution(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array:
+    """A convolution is a product with the patches that the kernel covers."""
+    x, view = jnp.asarray(inputs[0]), inputs[1]
+    settings = eqn.params
+    numbers = settings["dimension_numbers"]
+    kernel = view.value.shape
+    n_out, n_in = (kernel[axis] for axis in numbers.rhs_spec[:2])
+    window = tuple(kernel[axis] for axis in numbers.rhs_spec[2:])
+    order = (*numbers.rhs_spec[2:], numbers.rhs_spec[1], numbers.rhs_spec[0])
+    aval = eqn.outvars[0].aval
+    y_spec = numbers.out_spec
+    n_positions = math.prod(aval.shape) // n_out
+
+    def from_y(y: jax.Array) -> jax.Array:
+        return y.transpose(y_spec[0], *y_spec[2:], y_spec[1]).reshape(1, n_positions, n_out)
+
+    product = Product(
+        view.leaf,
+        view.steps,
+        view.loops,
+        order,
+        tuple(kernel[axis] for axis in order),
+        (1, math.prod(window) * n_in, n_out),
+        jax.ShapeDtypeStruct(aval.shape, aval.dtype),
+        from_y,
+    )
+    y = eqn.primitive.bind(x, jax.lax.stop_gradient(view.value), **settings)
+    data = x.transpose(numbers.lhs_spec[0], *numbers.lhs_spec[2:], numbers.lhs_spec[1])
+    patches = _patches(data, window, settings).reshape(1, n_positions, math.prod(window) * n_in)
+    return taps.add(product, jax.lax.stop_gradient(patches), y)
+
+
+def _patches(x: jax.Array, window: tuple[int, ...], settings: dict[str, Any]) -> jax.Array:
+    """What a kernel covers: ``(batch, *space, channels)`` → ``(batch, *positions, *window, channels)``."""
+    gaps = [dilation - 1 for dilation in settings["lhs_dilation"]]
+    padding = [(low, high, gap) for (low, high), gap in zip(settings["padding"], gaps, strict=True)]
+    x = jax.lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *padding, (0, 0, 0)])
+    space = x.shape[1:-1]
+    dilations, strides = settings["rhs_dilation"], settings["window_strides"]
+    positions, offsets = [], []
+    for size, width, dilation, stride in zip(space, window, dilations, strides, strict=True):
+        count = (size - (width - 1) * dilation - 1) // stride + 1
+        positions.append(np.arange(count) * stride)
+        offsets.append(np.arange(width) * dilation)
+    n_dims = len(space)
+    index = np.zeros((1,) * (2 * n_dims), int)
+    for axis in range(n_dims):
+        along = positions[axis].reshape(tuple(-1 if d == axis else 1 for d in range(2 * n_dims)))
+        within = offsets[axis].reshape(tuple(-1 if d == n_dims + axis else 1 for d in range(2 * n_dims)))
+        index = index * space[axis] + along + within
+    flat = x.reshape(x.shape[0], math.prod(space), x.shape[-1])
+    return jnp.take(flat, index, axis=1)
+
+
+def _scan(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
+    """A loop: a parameter that all its steps use has their positions together, one of parts has a part for each."""
+    settings = eqn.params
+    n_consts, n_carry, length = settings["num_consts"], settings["num_carry"], settings["length"]
+    consts = inputs[:n_consts]
+    carry = [taps.as_it_is(value) for value in inputs[n_consts : n_consts + n_carry]]
+    parts = inputs[n_consts + n_carry :]
+    values = [value.value if isinstance(value, View) else value for value in parts]
+    body = settings["jaxpr"]
+
+    def step(carry: Any, step_inputs: Any, inner: Taps) -> tuple[Any, Any]:
+        args = [value.inside(value.value, False) if isinstance(value, View) else value for value in consts]
+        args += carry
+        args += [
+            outer.inside(value, True) if isinstance(outer, View) else value
+            for outer, value in zip(parts, step_inputs, strict=True)
+        ]
+        results = [inner.as_it_is(value) for value in evaluate(body.jaxpr, body.consts, args, inner)]
+        return results[:n_carry], (results[n_carry:], inner.operands)
+
+    found = Taps()
+    first = [jax.ShapeDtypeStruct(value.shape[1:], value.dtype) for value in map(jnp.asarray, values)]
+    jax.eval_shape(partial(step, inner=found), carry, first)
+    taps.direct |= found.direct
+    products = [replace(product, lengths=(length, *product.lengths)) for product in found.products]
+    inner_taps = [taps.next(product) for product in products]
+
+    def tapped(carry: Any, step_inputs: Any) -> tuple[Any, Any]:
+        step_values, step_taps = step_inputs
+        return step(carry, step_values, Taps(step_taps))
+
+    loop = {name: settings[name] for name in ("reverse", "unroll")}
+    carry, (results, operands) = jax.lax.scan(tapped, carry, (values, inner_taps), length, **loop)
+    taps.operands += operands
+    return [*carry, *results]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A log-amplitude for one sample, with what is known of how its parameters enter."""
+
+    jaxpr: ClosedJaxpr
+    treedef: Any
+    """Of the parameters."""
+    leaves: tuple[jax.ShapeDtypeStruct, ...]
+    products: tuple[Product, ...]
+    direct: frozenset[int]
+    """The parameters that are differentiated as they are, alone or beside their products."""
+    dtype: np.dtype[Any]
+    """Of ln ψ."""
+    is_holomorphic: bool
+
+    def __call__(
+        self, taps: Sequence[jax.Array], leaves: Sequence[jax.Array], state: Any, x: jax.Array
+    ) -> tuple[jax.Array, list[jax.Array]]:
+        """ln ψ(x), and the x of each product."""
+        found = Taps(taps)
+        args = [View(place, leaf) for place, leaf in enumerate(leaves)]
+        (log_psi,) = evaluate(self.jaxpr.jaxpr, self.jaxpr.consts, [*args, *jax.tree.leaves(state), x], found)
+        return found.as_it_is(log_psi), found.operands
+
+
+def read(
+    log_psi: Callable[..., Any], parameters: Any, state: Any, x: Any, is_holomorphic: bool | None = None
+) -> Network:
+    """Reads how parameters enter a log-amplitude.
+
+    Args:
+        log_psi: ``log_psi({"params": parameters, **state}, x)`` for ``x (Ns, N)`` gives ``(Ns,)``.
+        parameters: The parameters, or their shapes.
+        state: Other collections of variables, or their shapes.
+        x: A sample ``(N,)``, or its shape.
+        is_holomorphic: Whether ln ψ is to be taken as holomorphic; by default, whether it is found to be.
+    """
+
+    def one(parameters: Any, state: Any, x: jax.Array) -> jax.Array:
+        return log_psi({"params": parameters, **state}, x[None]).reshape(())
+
+    shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(jnp.shape(a), jnp.result_type(a)), (parameters, state, x))
+    jaxpr = jax.make_jaxpr(one)(*shapes)
+    leaves, treedef = jax.tree.flatten(shapes[0])
+    (out,) = jaxpr.out_avals
+
+    found = Taps()
+
+    def discover(leaves: Sequence[jax.Array], state: Any, x: jax.Array) -> jax.Array:
+        args = [View(place, leaf) for place, leaf in enumerate(leaves)]
+        (result,) = evaluate(jaxpr.jaxpr, jaxpr.consts, [*args, *jax.tree.leaves(state), x], found)
+        return found.as_it_is(result)
+
+    jax.eval_shape(discover, leaves, *shapes[1:])
+    holomorphic = _is_holomorphic(one, *shapes) if is_holomorphic is None else is_holomorphic
+    return Network(
+        jaxpr, treedef, tuple(leaves), tuple(found.products), frozenset(found.direct), out.dtype, holomorphic
+    )
+
+
+# Holomorphic functions
+
+
+def _is_holomorphic(function: Callable[..., Any], parameters: Any, state: Any, x: Any) -> bool:
+    """Whether a function of complex parameters is holomorphic, by what its backward pass consists of.
+
+    The backward pass of a holomorphic function is complex-linear in the cotangent. What could be otherwise are a
+    conjugate, and what passes through real numbers.
+    """
+    leaves = jax.tree.leaves(parameters)
+    out = jax.eval_shape(function, parameters, state, x)
+    if not leaves or not all(jnp.iscomplexobj(leaf) for leaf in leaves) or not jnp.iscomplexobj(out):
+        return False
+
+    def backward(cotangent: jax.Array, parameters: Any, state: Any, x: jax.Array) -> Any:
+        _, pullback = jax.vjp(lambda p: function(p, state, x), parameters)
+        return pullback(cotangent)
+
+    jaxpr = jax.make_jaxpr(backward)(out, parameters, state, x)
+    args = [True] + [False] * (len(jaxpr.jaxpr.invars) - 1)
+    is_linear, _ = _spread(jaxpr.jaxpr, args)
+    return is_linear
+
+
+REAL_LINEAR = ("conj", "real", "imag", "complex", "abs", "pure_callback", "io_callback", "ffi_call", "custom_call")
+
+
+def _spread(jaxpr: Jaxpr, args: Sequence[bool]) -> tuple[bool, list[bool]]:
+    """Whether all that depends on some arguments depends on them complex-linearly, and which results do depend."""
+    depends = dict(zip(jaxpr.invars, args, strict=True))
+    is_linear = True
+    for eqn in jaxpr.eqns:
+        inputs = [not isinstance(v, Literal) and depends.get(v, False) for v in eqn.invars]
+        if not any(inputs):
+            continue
+        results = [True] * len(eqn.outvars)
+        inner = [value for value in eqn.params.values() if isinstance(value, ClosedJaxpr | Jaxpr)]
+        if eqn.primitive.name in CALLS and len(inner) == 1:
+            closed = inner[0]
+            inner_jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
+            inner_linear, results = _spread(inner_jaxpr, inputs)
+            is_linear &= inner_linear
+        elif eqn.primitive.name == "scan":
+            body = eqn.params["jaxpr"].jaxpr
+            n_consts, n_carry = eqn.params["num_consts"], eqn.params["num_carry"]
+            while True:
+                inner_linear, results = _spread(body, inputs)
+                carried = [a or b for a, b in zip(inputs[n_consts:][:n_carry], results, strict=False)]
+                grown = [*inputs[:n_consts], *carried, *inputs[n_consts + n_carry :]]
+                if grown == inputs:
+                    break
+                inputs = grown
+            is_linear &= inner_linear
+        elif inner or eqn.primitive.name in REAL_LINEAR or not _is_known(eqn):
+            is_linear = False
+        outs = zip(eqn.outvars, results, strict=True)
+        depends.update({v: dependent for v, dependent in outs if dependent})
+        is_linear &= all(
+            jnp.issubdtype(v.aval.dtype, jnp.complexfloating)
+            for v, dependent in zip(eqn.outvars, results, strict=True)
+            if dependent
+        )
+    return is_linear, [not isinstance(v, Literal) and depends.get(v, False) for v in jaxpr.outvars]
+
+
+def _is_known(eqn: Any) -> bool:
+    """Whether a primitive has no subprograms that were not looked into."""
+    return not any(
+        isinstance(item, ClosedJaxpr | Jaxpr)
+        for value in eqn.params.values()
+        for item in (value if isinstance(value, tuple | list) else (value,))
+    )
