@@ -5,10 +5,13 @@ Checked on NetKet 3.20.5 and 3.23.0.
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import netket as nk
 import plum
+from netket._src.driver import vmc_sr as _vmc_sr
 from netket.operator import DiscreteJaxOperator
 from netket.sampler.rules.hamiltonian import HamiltonianRuleBase
 from netket.vqs import MCState
@@ -211,3 +214,71 @@ def rule_of(function: plum.Function, *types: type) -> Callable[..., Any]:
             return method.implementation
     name = f"rule {function.__name__}({', '.join(cls.__name__ for cls in types)})"
     raise MissingNameError(name, "in whose place Ferroket evaluates operators")
+
+
+# Updates of drivers, and the quantum geometric tensor
+
+try:
+    from netket._src.driver import infidelity_sr as _infidelity_sr
+except ImportError:  # NetKet 3.20
+    from netket.experimental.driver import infidelity_sr as _infidelity_sr
+
+_DRIVERS = (_vmc_sr, _infidelity_sr)
+"""The modules of the drivers of stochastic reconfiguration. They call the updates by their own names of them."""
+
+
+@dataclass(frozen=True)
+class Replaceable:
+    """A function of NetKet's that its other functions look up in a module each time that they call it."""
+
+    name: str
+    modules: tuple[ModuleType, ...]
+    parameters: tuple[str, ...]
+    """Those that we have to know. Others may be there."""
+    use: str
+
+    def find(self) -> Callable[..., Any]:
+        """NetKet's function.
+
+        Raises:
+            MissingNameError: There is none, or it lacks a parameter.
+        """
+        for module in self.modules:
+            function = getattr(module, self.name, None)
+            found = () if function is None else inspect.signature(function).parameters
+            if function is None or not set(self.parameters) <= set(found):
+                raise MissingNameError(f"{module.__name__}.{self.name}({', '.join(self.parameters)})", self.use)
+        result: Callable[..., Any] = getattr(self.modules[0], self.name)
+        return result
+
+    def replace(self, function: Callable[..., Any]) -> None:
+        """Puts another function in its place."""
+        for module in self.modules:
+            setattr(module, self.name, function)
+
+
+_UPDATE = (
+    "log_psi",
+    "parameters",
+    "model_state",
+    "samples",
+    "diag_shift",
+    "solver_fn",
+    "mode",
+    "proj_reg",
+    "momentum",
+    "old_updates",
+    "chunk_size",
+)
+_IN_ITS_PLACE = "in whose place Ferroket makes updates of stochastic reconfiguration without a Jacobian"
+
+UPDATES = {name: Replaceable(name, _DRIVERS, _UPDATE, _IN_ITS_PLACE) for name in ("srt_onthefly", "srt", "sr")}
+"""NetKet's updates: by the neural tangent kernel on the fly, by that of a Jacobian, by the quantum geometric tensor."""
+
+JACOBIAN = Replaceable(
+    "jacobian",
+    (nk.jax,),
+    ("apply_fun", "params", "samples", "model_state", "mode", "pdf", "chunk_size", "center", "dense", "_sqrt_rescale"),
+    "in whose place Ferroket takes Jacobians apart",
+)
+"""The Jacobian of ln ψ, which quantum geometric tensors ask for."""

@@ -148,7 +148,7 @@ def log_derivatives(
 
         log_psi, pullback, operands = jax.vjp(function, taps, [leaves[place] for place in direct], has_aux=True)
         cotangents = jnp.ones(1, log_psi.dtype)
-        if n_components == 2:
+        if n_components > 1:
             second = -1j if jnp.iscomplexobj(log_psi) else 0.0
             cotangents = jnp.asarray([1, second], log_psi.dtype)
         deltas, rows = jax.vmap(pullback)(cotangents)
@@ -180,11 +180,12 @@ def _collect(
     """One entry for each parameter: products of one layout have their positions together, others are added as rows."""
     of_leaf: dict[int, list[Factors]] = {}
     for factors in found:
-        of_leaf.setdefault(factors.product.leaf, []).append(factors)
+        leaf = factors.product.leaf
+        is_complex = jnp.issubdtype(network.leaves[leaf].dtype, jnp.complexfloating)
+        of_leaf.setdefault(leaf, []).append(factors if is_complex else _of_real(factors))
     kept = {}
     for leaf, parts in of_leaf.items():
         shape = network.leaves[leaf]
-        parts = [_of_real(part) for part in parts] if not jnp.issubdtype(shape.dtype, jnp.complexfloating) else parts
         if leaf not in rows and len({part.product.layout for part in parts}) == 1:
             x = jnp.concatenate([part.x for part in parts], axis=2)
             delta = jnp.concatenate([part.delta for part in parts], axis=3)
@@ -296,11 +297,9 @@ def _gram_of_factors(rows: Factors, columns: Factors, is_holomorphic: bool) -> j
         n_bytes = n_samples * columns.delta.shape[1] * columns.n_elements * columns.delta.dtype.itemsize
         n_blocks = min(-(-n_bytes // MEMORY), columns.delta.shape[4])
         blocks = zip(_blocks(rows, n_blocks), _blocks(columns, n_blocks), strict=True)
-        terms = (
-            _gram_of_rows(_flat(a.rows()), _flat(b.rows()), is_holomorphic) for a, b in blocks
-        )
+        terms = (_gram_of_rows(_flat(a.rows()), _flat(b.rows()), is_holomorphic) for a, b in blocks)
         return sum(terms, start=jnp.zeros((), columns.delta.real.dtype))
-    if columns.delta.dtype.itemsize // (1 + jnp.iscomplexobj(columns.delta)) < 8:
+    if jnp.finfo(columns.delta.dtype).bits < 64:  # noqa: PLR2004
         mean = columns.x.mean(axis=0), columns.delta.mean(axis=0)
         rows, columns = _without_mean(rows, *mean), _without_mean(columns, *mean)
     n_parts, n_positions = columns.x.shape[1:3]
@@ -320,7 +319,7 @@ def _flat(rows: jax.Array) -> jax.Array:
 
 
 def _without_mean(factors: Factors, x_mean: jax.Array, delta_mean: jax.Array) -> Factors:
-    """x ⊗ δ less the product of the means, x ⊗ (δ − δ̄) + (x − x̄) ⊗ δ̄: what small numbers of 32 bits need."""
+    """Outer products less that of the means, x ⊗ (δ − δ̄) + (x − x̄) ⊗ δ̄: what small numbers of 32 bits need."""
     delta = factors.delta - delta_mean
     x = jnp.concatenate([factors.x, factors.x - x_mean], axis=2)
     delta = jnp.concatenate([delta, jnp.broadcast_to(delta_mean, delta.shape)], axis=3)

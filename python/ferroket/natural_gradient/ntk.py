@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from ferroket._compat.sharding import on_each_device
 from ferroket.natural_gradient.log_derivatives import LogDerivatives, gram, log_derivatives

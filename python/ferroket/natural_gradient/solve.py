@@ -1,5 +1,6 @@
 """The linear system of an update."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -30,8 +31,18 @@ def solve(
     diag_shift: float | jax.Array,
     proj_reg: float | jax.Array | None,
     n_samples: int,
+    dv: jax.Array | None = None,
 ) -> tuple[jax.Array, dict[str, Any]]:
     """Solves ``(matrix + diag_shift + proj_reg/n_samples) x = right``.
+
+    Args:
+        solver: Takes a matrix and a vector, and gives the solution, alone or with what it tells.
+        matrix: Positive semidefinite.
+        right: The right-hand side.
+        diag_shift: Added to the diagonal.
+        proj_reg: Added to all elements, over the number of samples; None for nothing.
+        n_samples: The number of samples.
+        dv: The centred local energies, for solvers that have an argument of this name.
 
     Returns:
         x, and what the solver tells.
@@ -39,7 +50,8 @@ def solve(
     matrix = matrix + diag_shift * jnp.eye(len(matrix), dtype=matrix.dtype)
     if proj_reg is not None:
         matrix = matrix + proj_reg / n_samples
-    solution = solver(matrix, right)
+    wants_dv = dv is not None and "dv" in inspect.signature(solver).parameters
+    solution = solver(matrix, right, dv=dv) if wants_dv else solver(matrix, right)
     if isinstance(solution, tuple):
         solution, info = solution
         return solution, {} if info is None else info

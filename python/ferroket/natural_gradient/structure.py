@@ -47,6 +47,7 @@ class View:
     own."""
 
     def then(self, eqn: Any) -> "View":
+        """What an equation makes of it."""
         settings = tuple(sorted(eqn.params.items()))
         value = eqn.primitive.bind(self.value, **eqn.params)
         return replace(self, value=value, steps=(*self.steps, (eqn.primitive, settings, sum(self.loops))))
@@ -82,11 +83,13 @@ class Product:
 
     @property
     def n_positions(self) -> int:
+        """P, with the loops that share the parameter."""
         shared = math.prod(length for length, own in zip(self.lengths, self.loops, strict=True) if not own)
         return shared * (math.prod(self.y.shape) // (self.sizes[0] * self.sizes[2]))
 
     @property
     def n_parts(self) -> int:
+        """B, with the loops that have parts of the parameter."""
         return self.sizes[0] * math.prod(length for length, own in zip(self.lengths, self.loops, strict=True) if own)
 
     @property
@@ -136,6 +139,7 @@ class Taps:
     """The parameters that are used in other ways."""
 
     def next(self, product: Product) -> jax.Array:
+        """The tap of a product."""
         place = len(self.products)
         self.products.append(product)
         if self.values is None:
@@ -143,6 +147,7 @@ class Taps:
         return self.values[place]
 
     def add(self, product: Product, x: jax.Array, y: jax.Array) -> jax.Array:
+        """Its result with the tap, for an x in the order of its axes."""
         tap = self.next(product)
         self.operands.append(x)
         return y + tap
@@ -348,7 +353,7 @@ class Network:
     def __call__(
         self, taps: Sequence[jax.Array], leaves: Sequence[jax.Array], state: Any, x: jax.Array
     ) -> tuple[jax.Array, list[jax.Array]]:
-        """ln ψ(x), and the x of each product."""
+        """The log-amplitude of a sample, and the x of each product."""
         found = Taps(taps)
         args = [View(place, leaf) for place, leaf in enumerate(leaves)]
         (log_psi,) = evaluate(self.jaxpr.jaxpr, self.jaxpr.consts, [*args, *jax.tree.leaves(state), x], found)

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import netket.jax as nkjax
 from jax.flatten_util import ravel_pytree
 
+from ferroket._compat.sharding import on_each_device
+from ferroket.natural_gradient.jacobian import written
 from ferroket.natural_gradient.log_derivatives import LogDerivatives
 from ferroket.natural_gradient.ntk import adjoint_dot, dot, log_derivatives_of, ntk
 from ferroket.natural_gradient.solve import solve, takes_complex
@@ -67,7 +69,7 @@ def update_by_ntk(
     n_samples = len(samples)
     local_energies = local_energies.reshape(-1)
     right = _components(2 * (local_energies - local_energies.mean()) / jnp.sqrt(n_samples), rows, mode)
-    leaves, treedef = jax.tree.flatten(parameters)
+    treedef = jax.tree.structure(parameters)
     if momentum is not None:
         if old_updates is None:
             old_updates = jax.tree.map(jnp.zeros_like, nkjax.tree_to_real(parameters)[0])
@@ -80,7 +82,6 @@ def update_by_ntk(
     solution = solution.reshape(right.shape)
     solution = (solution - solution.mean(axis=0)) / jnp.sqrt(n_samples)
     updates = jax.tree.unflatten(treedef, adjoint_dot(rows, solution.astype(right.dtype)))
-    del leaves
     if momentum is None:
         return updates, old_updates, info
     real, restore = nkjax.tree_to_real(updates)
@@ -122,6 +123,74 @@ def update_by_flat_ntk(
         **settings,
     )
     return updates, None if tree is None else ravel_pytree(tree)[0], info
+
+
+@partial(jax.jit, static_argnames=("log_psi", "solver_fn", "mode", "chunk_size"))
+def update_by_qgt(
+    log_psi: Callable[..., Any],
+    local_grad: jax.Array,
+    parameters: Any,
+    model_state: Any,
+    samples: jax.Array,
+    *,
+    diag_shift: float | jax.Array,
+    solver_fn: Solver,
+    mode: str,
+    proj_reg: float | jax.Array | None = None,
+    momentum: float | jax.Array | None = None,
+    old_updates: jax.Array | None = None,
+    chunk_size: int | None = None,
+    weights: jax.Array | None = None,
+) -> tuple[Any, jax.Array | None, dict[str, Any]]:
+    """The update ``(O† O + λ)⁻¹ O† 2 (E_loc − E)`` with centred O over √Ns, for fewer parameters than samples.
+
+    Equals NetKet's ``sr``. See :func:`update_by_ntk` for the other arguments.
+
+    Args:
+        log_psi: ``log_psi({"params": parameters, **model_state}, x)`` for ``x (Ns, N)`` gives ``(Ns,)``.
+        parameters: A pytree.
+        model_state: Other collections of variables.
+        samples: ``(Ns, N)``, sharded along the first axis.
+        diag_shift: λ.
+        solver_fn: Solves ``A x = b`` for a positive definite A.
+        mode: ``real`` or ``complex``.
+        momentum: μ of SPRING.
+        chunk_size: How many samples a device differentiates at once.
+        local_grad: The local energies.
+        proj_reg: None.
+        old_updates: The last update, real parts before imaginary parts in one array.
+        weights: The probability of each sample up to a factor; by default all have the same.
+    """
+    if proj_reg is not None:
+        raise ValueError("proj_reg not implemented for SR")
+    is_holomorphic = None if takes_complex(solver_fn) else False
+    rows = log_derivatives_of(
+        log_psi, parameters, model_state, samples, mode=mode, chunk_size=chunk_size, is_holomorphic=is_holomorphic
+    )
+    mass = jnp.full(len(samples), 1 / len(samples)) if weights is None else weights / weights.sum()
+    layout = "holomorphic" if rows.is_holomorphic else mode
+    matrix = on_each_device(partial(written, mode=layout, dense=True), (True,))(rows)
+    matrix = matrix.reshape(len(samples), -1, matrix.shape[-1])
+    mass = mass.astype(matrix.real.dtype)
+    matrix = (matrix - jnp.tensordot(mass, matrix, 1)) * jnp.sqrt(mass)[:, None, None]
+    matrix = jax.lax.collapse(matrix, 0, 2)
+
+    local_grad = local_grad.reshape(-1)
+    change = 2 * (local_grad - (mass * local_grad).sum()) * jnp.sqrt(mass)
+    right = _components(change, rows, mode).reshape(-1).astype(matrix.dtype)
+    force = matrix.conj().T @ right
+    if momentum is not None:
+        old = (
+            jnp.zeros(force.size * (1 + rows.is_holomorphic), matrix.real.dtype) if old_updates is None else old_updates
+        )
+        old = jax.lax.complex(*jnp.split(old, 2)) if rows.is_holomorphic else old
+        force = force + diag_shift * momentum * old
+    solution, info = solve(solver_fn, matrix.conj().T @ matrix, force, diag_shift, None, len(samples), dv=right)
+    if rows.is_holomorphic:
+        solution = jnp.concatenate([solution.real, solution.imag])
+    real, restore = nkjax.tree_to_real(parameters)
+    updates = restore(ravel_pytree(real)[1](solution))
+    return updates, (old_updates if momentum is None else solution), info
 
 
 def _components(values: jax.Array, rows: LogDerivatives, mode: str) -> jax.Array:

@@ -1,0 +1,89 @@
+"""``enable``: NetKet's own drivers and quantum geometric tensors with our log-derivatives, in an unchanged script."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+from ferroket._compat.netket import JACOBIAN, UPDATES
+from ferroket.natural_gradient import jacobian as jacobians
+from ferroket.natural_gradient.mixing import mixes_samples
+from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, update_by_qgt
+
+_NETKETS = {name: update.find() for name, update in UPDATES.items()}
+_NETKETS_JACOBIAN = JACOBIAN.find()
+_is_enabled = False
+
+
+def enable() -> None:
+    """Has NetKet's drivers and quantum geometric tensors take log-derivatives apart.
+
+    From now on ``VMC_SR`` and ``Infidelity_SR`` make their updates without a Jacobian, and ``QGTJacobianDense`` and
+    ``QGTJacobianPyTree``, and with them ``SR`` and TDVP, get theirs from its factors. Results are NetKet's.
+    """
+    global _is_enabled  # noqa: PLW0603
+    for name, update in UPDATES.items():
+        update.replace(_OURS[name])
+    JACOBIAN.replace(_jacobian)
+    _is_enabled = True
+
+
+def disable() -> None:
+    """Takes :func:`enable` back."""
+    global _is_enabled  # noqa: PLW0603
+    for name, update in UPDATES.items():
+        update.replace(_NETKETS[name])
+    JACOBIAN.replace(_NETKETS_JACOBIAN)
+    _is_enabled = False
+
+
+def is_enabled() -> bool:
+    """Whether :func:`enable` is in effect."""
+    return _is_enabled
+
+
+@contextmanager
+def enabled() -> Iterator[None]:
+    """:func:`enable` for a while."""
+    was_enabled = _is_enabled
+    enable()
+    try:
+        yield
+    finally:
+        if not was_enabled:
+            disable()
+
+
+def _unless_mixed(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
+    """An update of ours for networks that treat each sample on its own, and NetKet's for others."""
+    netkets = _NETKETS[name]
+
+    @wraps(ours)
+    def update(log_psi: Any, local_energies: Any, parameters: Any, state: Any, samples: Any, **settings: Any) -> Any:
+        function = netkets if mixes_samples(log_psi, parameters, state, samples) else ours
+        return function(log_psi, local_energies, parameters, state, samples, **settings)
+
+    return update
+
+
+_OURS = {
+    "srt_onthefly": _unless_mixed("srt_onthefly", update_by_ntk),
+    "srt": _unless_mixed("srt", update_by_flat_ntk),
+    "sr": _unless_mixed("sr", update_by_qgt),
+}
+
+
+@wraps(_NETKETS_JACOBIAN)
+def _jacobian(
+    apply_fun: Any,
+    params: Any,
+    samples: Any,
+    state: Any = None,
+    *,
+    _axis_0_is_sharded: Any = None,
+    **settings: Any,
+) -> Any:
+    if _axis_0_is_sharded is False:  # asked for by one device alone
+        settings["_axis_0_is_sharded"] = False
+        return _NETKETS_JACOBIAN(apply_fun, params, samples, state, **settings)
+    return jacobians.jacobian(apply_fun, params, samples, state, **settings)
