@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import wrapt
 
 if TYPE_CHECKING:
-    from ferroket import ansatz, distributed, local_energy, operator, sampler
-    from ferroket.acceleration import disable, enable
+    from ferroket import ansatz, distributed, driver, local_energy, natural_gradient, operator, optimizer, sampler
+    from ferroket.acceleration import disable, enable, explain
     from ferroket.distributed import initialize, runtime_info
-    from ferroket.local_energy import explain
     from ferroket.operator import accelerate
 
 # Where each public name lives; a name that equals its module is the module itself.
@@ -23,11 +22,14 @@ _PUBLIC = {
     "ansatz": "ferroket.ansatz",
     "disable": "ferroket.acceleration",
     "distributed": "ferroket.distributed",
+    "driver": "ferroket.driver",
     "enable": "ferroket.acceleration",
-    "explain": "ferroket.local_energy",
+    "explain": "ferroket.acceleration",
     "initialize": "ferroket.distributed",
     "local_energy": "ferroket.local_energy",
+    "natural_gradient": "ferroket.natural_gradient",
     "operator": "ferroket.operator",
+    "optimizer": "ferroket.optimizer",
     "runtime_info": "ferroket.distributed",
     "sampler": "ferroket.sampler",
 }
@@ -38,11 +40,14 @@ __all__ = [
     "ansatz",
     "disable",
     "distributed",
+    "driver",
     "enable",
     "explain",
     "initialize",
     "local_energy",
+    "natural_gradient",
     "operator",
+    "optimizer",
     "runtime_info",
     "sampler",
 ]

@@ -89,6 +89,7 @@ PRIVATE = (
         for name in names
     ),
     *_ORDER,
+    Private("netket.driver:VMC_SR._linear_solver", "to tell which matrix the solver of a driver gets"),
     Private("netket.operator:PauliStringsJax._cutoff", "the cutoff of Pauli strings isn't public, that of fermions is"),
     Private(
         "netket.experimental.operator:ParticleNumberConservingFermioperator2nd._operator_data",
@@ -282,3 +283,23 @@ JACOBIAN = Replaceable(
     "in whose place Ferroket takes Jacobians apart",
 )
 """The Jacobian of ln ψ, which quantum geometric tensors ask for."""
+
+
+SR_DRIVERS: tuple[Any, ...] = (nk.driver.VMC_SR, _infidelity_sr.Infidelity_SR)
+"""The drivers of stochastic reconfiguration: ``VMC_SR`` and ``Infidelity_SR``."""
+
+STEP_METHOD = (
+    "compute_loss_and_update" if hasattr(nk.driver.VMC_SR, "compute_loss_and_update") else "_forward_and_backward"
+)
+"""The method of these drivers that makes the update; NetKet 3.21 has renamed it."""
+
+
+def is_sr_driver(driver: Any) -> bool:
+    """Whether a driver calls :data:`UPDATES`."""
+    return isinstance(driver, SR_DRIVERS)
+
+
+def solver_of(driver: Any) -> Callable[..., Any]:
+    """What solves the linear system of a driver: ``_linear_solver``."""
+    solver: Callable[..., Any] = driver._linear_solver
+    return solver

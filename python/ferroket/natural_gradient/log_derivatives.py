@@ -6,7 +6,7 @@ one ∂f/∂Re θ − i ∂f/∂Im θ. A holomorphic ln ψ has one complex row, 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -278,22 +278,32 @@ def _as_real(array: jax.Array) -> jax.Array:
     return jnp.concatenate([array.real, array.imag], axis=-1)
 
 
-def prefers_rows(factors: Factors, n_samples: int) -> bool:
-    """Whether rows that are written down make the Gram matrix with fewer operations than their factors.
+@dataclass(frozen=True)
+class Cost:
+    """What the Gram matrix of one parameter costs for a sample: multiplications with additions."""
 
-    For each pair of samples factors take B·P²·(I + C²·(O + 2)) multiplications and additions, and rows C²·B·I·O beside
-    P·C·B·I·O for each sample.
-    """
-    _, n_parts, n_positions, n_in = factors.x.shape
-    n_components, n_out = factors.delta.shape[1], factors.delta.shape[4]
-    by_factors = n_samples * n_parts * n_positions**2 * (n_in + n_components**2 * (n_out + 2))
-    by_rows = (n_samples * n_components + n_positions) * n_components * factors.n_elements
-    return by_rows < by_factors
+    by_factors: int
+    """B·P²·(I + C²·(O + 2)) for each other sample."""
+    by_rows: int
+    """C²·B·I·O for each other sample, and P·C·B·I·O to write the row down."""
+
+    @property
+    def prefers_rows(self) -> bool:
+        """Whether rows that are written down take fewer operations than their factors."""
+        return self.by_rows < self.by_factors
+
+
+def cost_of(n_samples: int, n_components: int, parts: int, positions: int, n_in: int, n_out: int) -> Cost:
+    """What the factors of one parameter cost, for ``x (B, P, I)`` and ``δ (C, B, P, O)``."""
+    by_factors = n_samples * parts * positions**2 * (n_in + n_components**2 * (n_out + 2))
+    by_rows = (n_samples * n_components + positions) * n_components * parts * n_in * n_out
+    return Cost(by_factors, by_rows)
 
 
 def _gram_of_factors(rows: Factors, columns: Factors, is_holomorphic: bool) -> jax.Array:
     n_samples = len(columns.x)
-    if prefers_rows(columns, n_samples):
+    n_components, n_parts, n_positions, n_out = columns.delta.shape[1:]
+    if cost_of(n_samples, n_components, n_parts, n_positions, columns.x.shape[-1], n_out).prefers_rows:
         n_bytes = n_samples * columns.delta.shape[1] * columns.n_elements * columns.delta.dtype.itemsize
         n_blocks = min(-(-n_bytes // MEMORY), columns.delta.shape[4])
         blocks = zip(_blocks(rows, n_blocks), _blocks(columns, n_blocks), strict=True)
@@ -302,7 +312,6 @@ def _gram_of_factors(rows: Factors, columns: Factors, is_holomorphic: bool) -> j
     if jnp.finfo(columns.delta.dtype).bits < 64:  # noqa: PLR2004
         mean = columns.x.mean(axis=0), columns.delta.mean(axis=0)
         rows, columns = _without_mean(rows, *mean), _without_mean(columns, *mean)
-    n_parts, n_positions = columns.x.shape[1:3]
     batch = max(1, _TILE // (n_samples * n_parts * n_positions**2))
     of_one = partial(_gram_of_one, columns=columns, is_holomorphic=is_holomorphic)
     if batch >= len(rows.x):
@@ -338,6 +347,3 @@ def _gram_of_one(x: jax.Array, delta: jax.Array, columns: Factors, is_holomorphi
     else:
         total = jnp.einsum("tbpq,ctdbpq->ctd", of_x, of_delta)
     return total if is_holomorphic else total.real
-
-
-RowsAndColumns = Callable[[LogDerivatives, LogDerivatives], jax.Array]

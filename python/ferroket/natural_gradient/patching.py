@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
-from ferroket._compat.netket import JACOBIAN, UPDATES
+from ferroket._compat.netket import JACOBIAN, STEP_METHOD, UPDATES
 from ferroket.natural_gradient import jacobian as jacobians
 from ferroket.natural_gradient.mixing import mixes_samples
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, update_by_qgt
@@ -13,6 +13,8 @@ from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, 
 _NETKETS = {name: update.find() for name, update in UPDATES.items()}
 _NETKETS_JACOBIAN = JACOBIAN.find()
 _is_enabled = False
+
+Driver = TypeVar("Driver")
 
 
 def enable() -> None:
@@ -40,6 +42,28 @@ def disable() -> None:
 def is_enabled() -> bool:
     """Whether :func:`enable` is in effect."""
     return _is_enabled
+
+
+_ours: list[type] = []
+
+
+def with_our_updates(driver: type[Driver]) -> type[Driver]:
+    """Has a driver of ours make its updates our way, whether enabled or not."""
+    netkets = getattr(driver, STEP_METHOD)
+
+    @wraps(netkets)
+    def step(self: Any) -> Any:
+        with enabled():
+            return netkets(self)
+
+    setattr(driver, STEP_METHOD, step)
+    _ours.append(driver)
+    return driver
+
+
+def is_ours(driver: Any) -> bool:
+    """Whether a driver is one of :func:`with_our_updates`."""
+    return isinstance(driver, tuple(_ours))
 
 
 @contextmanager

@@ -135,8 +135,8 @@ class Taps:
     products: list[Product] = field(default_factory=list)
     operands: list[jax.Array] = field(default_factory=list)
     """The x of each, ``(loops…, B, P, I)``."""
-    direct: set[int] = field(default_factory=set)
-    """The parameters that are used in other ways."""
+    direct: dict[int, set[str]] = field(default_factory=dict)
+    """The parameters that are used in other ways, with the primitives that use them."""
 
     def next(self, product: Product) -> jax.Array:
         """The tap of a product."""
@@ -152,10 +152,15 @@ class Taps:
         self.operands.append(x)
         return y + tap
 
-    def as_it_is(self, value: Any) -> Any:
-        """A value that is differentiated as it is, if it is a parameter."""
+    def as_it_is(self, value: Any, user: str = "result") -> Any:
+        """A value that is differentiated as it is, if it is a parameter.
+
+        Args:
+            value: Anything.
+            user: The primitive that takes it.
+        """
         if isinstance(value, View):
-            self.direct.add(value.leaf)
+            self.direct.setdefault(value.leaf, set()).add(user)
             return value.value
         return value
 
@@ -196,7 +201,7 @@ def _with_parameters(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
         return [_dot(eqn, inputs, taps)]
     if name == "conv_general_dilated" and len(views) == 1 and inputs[1] is views[0] and _is_plain(eqn):
         return [_convolution(eqn, inputs, taps)]
-    return _bind(eqn, [taps.as_it_is(value) for value in inputs])
+    return _bind(eqn, [taps.as_it_is(value, name) for value in inputs])
 
 
 def _is_reshape(eqn: Any) -> bool:
@@ -303,7 +308,7 @@ def _scan(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
     settings = eqn.params
     n_consts, n_carry, length = settings["num_consts"], settings["num_carry"], settings["length"]
     consts = inputs[:n_consts]
-    carry = [taps.as_it_is(value) for value in inputs[n_consts : n_consts + n_carry]]
+    carry = [taps.as_it_is(value, "scan") for value in inputs[n_consts : n_consts + n_carry]]
     parts = inputs[n_consts + n_carry :]
     values = [value.value if isinstance(value, View) else value for value in parts]
     body = settings["jaxpr"]
@@ -321,7 +326,8 @@ def _scan(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
     found = Taps()
     first = [jax.ShapeDtypeStruct(value.shape[1:], value.dtype) for value in map(jnp.asarray, values)]
     jax.eval_shape(partial(step, inner=found), carry, first)
-    taps.direct |= found.direct
+    for leaf, users in found.direct.items():
+        taps.direct.setdefault(leaf, set()).update(users)
     products = [replace(product, lengths=(length, *product.lengths)) for product in found.products]
     inner_taps = [taps.next(product) for product in products]
 
@@ -335,7 +341,7 @@ def _scan(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
     return [*carry, *results]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Network:
     """A log-amplitude for one sample, with what is known of how its parameters enter."""
 
@@ -344,11 +350,16 @@ class Network:
     """Of the parameters."""
     leaves: tuple[jax.ShapeDtypeStruct, ...]
     products: tuple[Product, ...]
-    direct: frozenset[int]
-    """The parameters that are differentiated as they are, alone or beside their products."""
+    direct: dict[int, set[str]]
+    """The parameters that are differentiated as they are, alone or beside their products, and what uses them."""
     dtype: np.dtype[Any]
     """Of ln ψ."""
     is_holomorphic: bool
+
+    @property
+    def tree(self) -> Any:
+        """The shapes of the parameters."""
+        return jax.tree.unflatten(self.treedef, self.leaves)
 
     def __call__(
         self, taps: Sequence[jax.Array], leaves: Sequence[jax.Array], state: Any, x: jax.Array
@@ -390,9 +401,7 @@ def read(
 
     jax.eval_shape(discover, leaves, *shapes[1:])
     holomorphic = _is_holomorphic(one, *shapes) if is_holomorphic is None else is_holomorphic
-    return Network(
-        jaxpr, treedef, tuple(leaves), tuple(found.products), frozenset(found.direct), out.dtype, holomorphic
-    )
+    return Network(jaxpr, treedef, tuple(leaves), tuple(found.products), found.direct, out.dtype, holomorphic)
 
 
 # Holomorphic functions
