@@ -6,8 +6,9 @@ one ∂f/∂Re θ − i ∂f/∂Im θ. A holomorphic ln ψ has one complex row, 
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,11 +21,14 @@ MEMORY = 1 << 28
 """How many bytes the activations of the samples that are differentiated at once may take, and the rows of one
 parameter, where nobody asks for something else."""
 
+_UNROLLED = 4
+"""How many pairs of positions are written one after the other. More are a loop."""
+
 _TILE = 1 << 19
 """How many elements of the Gram matrix are computed at once: some megabytes, which stay in a processor's cache."""
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["x", "delta"], meta_fields=["product"])
+@partial(jax.tree_util.register_dataclass, data_fields=["x", "delta"], meta_fields=["product", "bias"])
 @dataclass(frozen=True)
 class Factors:
     """Rows that are sums of outer products: ``G = Σ_p x_p ⊗ δ_p``."""
@@ -35,6 +39,21 @@ class Factors:
     """``(Ns, C, B, P, O)``."""
     product: Product
     """How ``(B, I, O)`` and the parameter belong together."""
+    bias: Product | None = None
+    """The parameter that the last row of I belongs to, whose x is 1."""
+
+    def split(self, total: jax.Array) -> list[tuple[Product, jax.Array]]:
+        """What of ``(B, I, O)`` belongs to which parameter."""
+        if self.bias is None:
+            return [(self.product, total)]
+        return [(self.product, total[..., :-1, :]), (self.bias, total[..., -1:, :])]
+
+    def join(self, vector: Sequence[jax.Array]) -> jax.Array:
+        """Parameters as ``(B, I, O)``."""
+        parts = [product.view(vector[product.leaf]) for product in (self.product, self.bias) if product is not None]
+        joined = jnp.concatenate(parts, axis=1)
+        is_real = not (jnp.iscomplexobj(self.x) or jnp.iscomplexobj(self.delta))
+        return joined.real if is_real else joined  # a real parameter may be cast to complex numbers
 
     @property
     def n_elements(self) -> int:
@@ -62,9 +81,8 @@ class LogDerivatives:
         terms = []
         for leaf, rows in self.rows.items():
             terms.append(self._part(jnp.tensordot(rows, vector[leaf], vector[leaf].ndim)))
-        for leaf, factors in self.factors.items():
-            direction = _real_if(factors.product.view(vector[leaf]), factors)
-            y = jnp.einsum("sbpi,bio->sbpo", factors.x, direction)
+        for factors in self.factors.values():
+            y = jnp.einsum("sbpi,bio->sbpo", factors.x, factors.join(vector))
             terms.append(self._part(jnp.einsum("sbpo,scbpo->sc", y, factors.delta)))
         return sum(terms[1:], start=terms[0])
 
@@ -74,17 +92,19 @@ class LogDerivatives:
         w = weights.conj()
         for leaf, rows in self.rows.items():
             results[leaf] = jnp.tensordot(w, rows, ((0, 1), (0, 1)))
-        for leaf, factors in self.factors.items():
+        for factors in self.factors.values():
             total = jnp.einsum("sbpi,scbpo->bio", factors.x, factors.delta * w[:, :, None, None, None])
-            results[leaf] = _to_parameter(factors.product, self.network.leaves[leaf], total)
+            for product, part in factors.split(total):
+                results[product.leaf] = _to_parameter(product, self.network.leaves[product.leaf], part)
         return [_like(results[place].conj(), leaf) for place, leaf in enumerate(self.network.leaves)]
 
     def dense(self) -> list[jax.Array]:
         """The rows of each parameter, ``(Ns, C, *parameter)``."""
         rows = dict(self.rows)
-        for leaf, factors in self.factors.items():
-            back = partial(_to_parameter, factors.product, self.network.leaves[leaf])
-            rows[leaf] = jax.vmap(jax.vmap(back))(factors.rows())
+        for factors in self.factors.values():
+            for product, part in factors.split(factors.rows()):
+                back = partial(_to_parameter, product, self.network.leaves[product.leaf])
+                rows[product.leaf] = jax.vmap(jax.vmap(back))(part)
         return [rows[place] for place in range(len(self.network.leaves))]
 
     def _part(self, values: jax.Array) -> jax.Array:
@@ -95,12 +115,6 @@ def _like(array: jax.Array, leaf: jax.ShapeDtypeStruct) -> jax.Array:
     if not jnp.issubdtype(leaf.dtype, jnp.complexfloating):
         array = array.real
     return array.astype(leaf.dtype)
-
-
-def _real_if(array: jax.Array, factors: Factors) -> jax.Array:
-    """A parameter that was cast to complex numbers, if the factors of its rows are real."""
-    is_real = not (jnp.iscomplexobj(factors.x) or jnp.iscomplexobj(factors.delta))
-    return array.real if is_real else array
 
 
 def _to_parameter(product: Product, leaf: jax.ShapeDtypeStruct, total: jax.Array) -> jax.Array:
@@ -159,10 +173,12 @@ def log_derivatives(
         operands, deltas, rows = jax.vmap(one)(samples)
     else:
         operands, deltas, rows = jax.lax.map(one, samples, batch_size=batch)
-    found = [
-        Factors(product.group(x, 1), product.taps_of(delta, 2), product)
-        for product, x, delta in zip(products, operands, deltas, strict=True)
-    ]
+    found = []
+    for product, x, delta in zip(products, operands, deltas, strict=True):
+        grouped = product.group(x, 1)
+        if product.bias is not None:
+            grouped = jnp.concatenate([grouped, jnp.ones_like(grouped[..., :1])], axis=-1)
+        found.append(Factors(grouped, product.taps_of(delta, 2), product, product.bias))
     return _collect(network, is_holomorphic, found, dict(zip(direct, rows, strict=True)))
 
 
@@ -178,38 +194,46 @@ def _collect(
     network: Network, is_holomorphic: bool, found: Sequence[Factors], rows: dict[int, jax.Array]
 ) -> LogDerivatives:
     """One entry for each parameter: products of one layout have their positions together, others are added as rows."""
+    uses = Counter([leaf for factors in found for leaf in _leaves_of(factors.product)] + list(network.direct))
     of_leaf: dict[int, list[Factors]] = {}
     for factors in found:
-        leaf = factors.product.leaf
-        is_complex = jnp.issubdtype(network.leaves[leaf].dtype, jnp.complexfloating)
-        of_leaf.setdefault(leaf, []).append(factors if is_complex else _of_real(factors))
+        for part in [factors] if all(uses[leaf] == 1 for leaf in _leaves_of(factors.product)) else _apart(factors):
+            leaf = part.product.leaf
+            is_complex = jnp.issubdtype(network.leaves[leaf].dtype, jnp.complexfloating)
+            of_leaf.setdefault(leaf, []).append(part if is_complex else _of_real(part))
     kept = {}
     for leaf, parts in of_leaf.items():
-        shape = network.leaves[leaf]
         if leaf not in rows and len({part.product.layout for part in parts}) == 1:
             x = jnp.concatenate([part.x for part in parts], axis=2)
             delta = jnp.concatenate([part.delta for part in parts], axis=3)
-            kept[leaf] = Factors(x, delta, parts[0].product)
+            kept[leaf] = Factors(x, delta, parts[0].product, parts[0].bias)
             continue
         for part in parts:
-            back = jax.vmap(jax.vmap(partial(_to_parameter, part.product, shape)))
+            back = jax.vmap(jax.vmap(partial(_to_parameter, part.product, network.leaves[leaf])))
             more = back(part.rows())
             rows[leaf] = rows[leaf] + more if leaf in rows else more
-    n_rows = {len(array) for array in jax.tree.leaves((kept, rows))}
-    if len(n_rows) > 1:
-        raise AssertionError(n_rows)
-    for place, leaf in enumerate(network.leaves):
-        if place not in kept and place not in rows:  # ln ψ doesn't depend on it
-            shape = jax.tree.leaves((kept, rows))[0]
-            n_components = _n_components(kept, rows)
-            rows[place] = jnp.zeros((len(shape), n_components, *leaf.shape), leaf.dtype)
+    known = {*rows, *(leaf for factors in kept.values() for leaf in _leaves_of(factors.product))}
+    n_samples, n_components = next(
+        array.shape[:2] for array in [*(factors.delta for factors in kept.values()), *rows.values()]
+    )
+    for place, shape in enumerate(network.leaves):
+        if place not in known:  # ln ψ doesn't depend on it
+            rows[place] = jnp.zeros((n_samples, n_components, *shape.shape), shape.dtype)
     return LogDerivatives(kept, rows, network, is_holomorphic)
 
 
-def _n_components(kept: dict[int, Factors], rows: dict[int, jax.Array]) -> int:
-    for factors in kept.values():
-        return factors.delta.shape[1]
-    return next(iter(rows.values())).shape[1]
+def _leaves_of(product: Product) -> list[int]:
+    return [product.leaf] if product.bias is None else [product.leaf, product.bias.leaf]
+
+
+def _apart(factors: Factors) -> list[Factors]:
+    """A product and its bias, each with factors of its own."""
+    if factors.bias is None:
+        return [factors]
+    return [
+        Factors(factors.x[..., :-1], factors.delta, replace(factors.product, bias=None)),
+        Factors(factors.x[..., -1:], factors.delta, factors.bias),
+    ]
 
 
 def _of_real(factors: Factors) -> Factors:
@@ -218,7 +242,7 @@ def _of_real(factors: Factors) -> Factors:
     if jnp.iscomplexobj(x) and jnp.iscomplexobj(delta):
         x = jnp.concatenate([x.real, -x.imag], axis=2)
         delta = jnp.concatenate([delta.real, delta.imag], axis=3)
-    return Factors(x.real, delta.real, factors.product)
+    return Factors(x.real, delta.real, factors.product, factors.bias)
 
 
 # The Gram matrix
@@ -265,17 +289,17 @@ def _small_rows(rows: list[tuple[int, jax.Array]], columns: dict[int, jax.Array]
 def _gram_of_rows(rows: jax.Array, columns: jax.Array, is_holomorphic: bool) -> jax.Array:
     """Of ``(Ns, C, n)`` and ``(Ns', C, n)``."""
     mean = columns.mean(axis=0)
-    rows, columns = rows - mean, columns - mean
-    if not is_holomorphic:
-        rows, columns = _as_real(rows), _as_real(columns)
-    return jnp.einsum("scn,tdn->sctd", rows, columns.conj())
+    flat = [jax.lax.collapse(array - mean, 0, 2) for array in (rows, columns)]
+    shape = (*rows.shape[:2], *columns.shape[:2])
+    real, imag = _products(*flat) if is_holomorphic else (_real_products(*flat), None)
+    return (real if imag is None else jax.lax.complex(real, imag)).reshape(shape)
 
 
-def _as_real(array: jax.Array) -> jax.Array:
-    """Complex numbers as pairs, along the last axis: products of pairs are Re(a b*)."""
-    if not jnp.iscomplexobj(array):
-        return array
-    return jnp.concatenate([array.real, array.imag], axis=-1)
+def _real_products(a: jax.Array, b: jax.Array) -> jax.Array:
+    """The real part of ``a b†``."""
+    if not jnp.iscomplexobj(a):
+        return a @ b.T
+    return jnp.concatenate([a.real, a.imag], axis=1) @ jnp.concatenate([b.real, b.imag], axis=1).T
 
 
 @dataclass(frozen=True)
@@ -289,8 +313,8 @@ class Cost:
 
     @property
     def prefers_rows(self) -> bool:
-        """Whether rows that are written down take fewer operations than their factors."""
-        return self.by_rows < self.by_factors
+        """Whether rows that are written down take clearly fewer operations than their factors."""
+        return 1.25 * self.by_rows < self.by_factors
 
 
 def cost_of(n_samples: int, n_components: int, parts: int, positions: int, n_in: int, n_out: int) -> Cost:
@@ -312,15 +336,76 @@ def _gram_of_factors(rows: Factors, columns: Factors, is_holomorphic: bool) -> j
     if jnp.finfo(columns.delta.dtype).bits < 64:  # noqa: PLR2004
         mean = columns.x.mean(axis=0), columns.delta.mean(axis=0)
         rows, columns = _without_mean(rows, *mean), _without_mean(columns, *mean)
-    batch = max(1, _TILE // (n_samples * n_parts * n_positions**2))
-    of_one = partial(_gram_of_one, columns=columns, is_holomorphic=is_holomorphic)
-    if batch >= len(rows.x):
-        return jax.vmap(of_one)(rows.x, rows.delta)
-    return jax.lax.map(lambda row: of_one(*row), (rows.x, rows.delta), batch_size=batch)
+    n_rows = len(rows.x)
+    batch = max(1, _TILE // n_samples)
+    of_block = partial(_gram_of_block, columns=columns, is_holomorphic=is_holomorphic)
+    if batch >= n_rows:
+        return of_block(rows.x, rows.delta)
+    n_blocks, rest = divmod(n_rows, batch)
+    head = n_rows - rest
+    tiles = [array[:head].reshape(n_blocks, batch, *array.shape[1:]) for array in (rows.x, rows.delta)]
+    done = jax.lax.map(lambda tile: of_block(*tile), tiles)
+    done = done.reshape(head, *done.shape[2:])
+    return done if rest == 0 else jnp.concatenate([done, of_block(rows.x[head:], rows.delta[head:])])
+
+
+def _gram_of_block(x: jax.Array, delta: jax.Array, columns: Factors, is_holomorphic: bool) -> jax.Array:
+    """The products of some samples' rows with those of others: ``(Ns, C, Ns', C)``."""
+    n_parts, n_positions = x.shape[1:3]
+    shape = (*delta.shape[:2], *columns.delta.shape[:2])
+
+    def of_pair(part: Any, first: Any, second: Any) -> jax.Array:
+        of_x = _products(x[:, part, first], columns.x[:, part, second])
+        of_delta = _products(
+            delta[:, :, part, first].reshape(-1, delta.shape[-1]),
+            columns.delta[:, :, part, second].reshape(-1, delta.shape[-1]),
+        )
+        real_x, imag_x = (None if a is None else a[:, None, :, None] for a in of_x)
+        real_delta, imag_delta = (None if a is None else a.reshape(shape) for a in of_delta)
+        assert real_x is not None
+        assert real_delta is not None
+        real = real_x * real_delta
+        if imag_x is not None and imag_delta is not None:
+            real -= imag_x * imag_delta
+        if not is_holomorphic:
+            return real
+        imag = jnp.zeros_like(real)
+        if imag_delta is not None:
+            imag += real_x * imag_delta
+        if imag_x is not None:
+            imag += imag_x * real_delta
+        return jax.lax.complex(real, imag)
+
+    pairs = [(b, p, q) for b in range(n_parts) for p in range(n_positions) for q in range(n_positions)]
+    if len(pairs) <= _UNROLLED:
+        return sum((of_pair(*pair) for pair in pairs[1:]), start=of_pair(*pairs[0]))
+
+    def add(total: jax.Array, pair: jax.Array) -> tuple[jax.Array, None]:
+        return total + of_pair(*pair), None
+
+    dtype = jnp.result_type(delta, columns.delta) if is_holomorphic else delta.real.dtype
+    return jax.lax.scan(add, jnp.zeros(shape, dtype), jnp.asarray(pairs))[0]
+
+
+def _products(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+    """The real and the imaginary part of ``a b†``, by products of real matrices, which CPUs have the fastest."""
+    if not jnp.iscomplexobj(a) and not jnp.iscomplexobj(b):
+        return a @ b.T, None
+    if not jnp.iscomplexobj(b):
+        return a.real @ b.T, a.imag @ b.T
+    other = jnp.concatenate([b.real, b.imag], axis=1).T
+    if not jnp.iscomplexobj(a):
+        return a @ b.real.T, -(a @ b.imag.T)
+    real = jnp.concatenate([a.real, a.imag], axis=1)
+    imag = jnp.concatenate([a.imag, -a.real], axis=1)
+    return real @ other, imag @ other
 
 
 def _blocks(factors: Factors, n_blocks: int) -> list[Factors]:
-    return [Factors(factors.x, delta, factors.product) for delta in jnp.array_split(factors.delta, n_blocks, axis=4)]
+    return [
+        Factors(factors.x, delta, factors.product, factors.bias)
+        for delta in jnp.array_split(factors.delta, n_blocks, axis=4)
+    ]
 
 
 def _flat(rows: jax.Array) -> jax.Array:
@@ -332,18 +417,4 @@ def _without_mean(factors: Factors, x_mean: jax.Array, delta_mean: jax.Array) ->
     delta = factors.delta - delta_mean
     x = jnp.concatenate([factors.x, factors.x - x_mean], axis=2)
     delta = jnp.concatenate([delta, jnp.broadcast_to(delta_mean, delta.shape)], axis=3)
-    return Factors(x, delta, factors.product)
-
-
-def _gram_of_one(x: jax.Array, delta: jax.Array, columns: Factors, is_holomorphic: bool) -> jax.Array:
-    """The products of one sample's row with those of others: ``(C, Ns', C)``."""
-    other_x, other_delta = columns.x, columns.delta
-    if not is_holomorphic and not jnp.iscomplexobj(x):
-        delta, other_delta = _as_real(delta), _as_real(other_delta)
-    of_x = jnp.einsum("bpi,tbqi->tbpq", x, other_x.conj())
-    of_delta = jnp.einsum("cbpo,tdbqo->ctdbpq", delta, other_delta.conj())
-    if of_x.shape[1:] == (1, 1, 1):
-        total = of_x[None, :, None, 0, 0, 0] * of_delta[..., 0, 0, 0]
-    else:
-        total = jnp.einsum("tbpq,ctdbpq->ctd", of_x, of_delta)
-    return total if is_holomorphic else total.real
+    return Factors(x, delta, factors.product, factors.bias)

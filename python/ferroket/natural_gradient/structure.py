@@ -13,6 +13,7 @@ The idea is that of structured derivatives: Novak, Sohl-Dickstein, Schoenholz, a
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -80,6 +81,8 @@ class Product:
     """From the shape of y to ``(B, P, O)``."""
     lengths: tuple[int, ...] = ()
     """Of the loops."""
+    bias: "Product | None" = None
+    """A parameter that is added to y, and to nothing else: one more row of W, with x = 1."""
 
     @property
     def n_positions(self) -> int:
@@ -152,6 +155,25 @@ class Taps:
         self.operands.append(x)
         return y + tap
 
+    def add_bias(self, place: int, inputs: Sequence[Any]) -> bool:
+        """Notes that a parameter is added to the result of a product, which nothing else uses.
+
+        Returns:
+            Whether it is: a product of many parts or positions has its bias apart.
+        """
+        product = self.products[place]
+        views = [value for value in inputs if isinstance(value, View)]
+        n_out = product.sizes[2]
+        if len(views) != 1 or math.prod(product.y.shape) != n_out or product.loops or views[0].loops or product.bias:
+            return False
+        shape = views[0].value.shape
+        if shape != product.y.shape:
+            return False
+        axes = tuple(range(len(shape)))
+        bias = Product(views[0].leaf, views[0].steps, (), axes, shape, (1, 1, n_out), product.y, product.from_y)
+        self.products[place] = replace(product, bias=bias)
+        return True
+
     def as_it_is(self, value: Any, user: str = "result") -> Any:
         """A value that is differentiated as it is, if it is a parameter.
 
@@ -169,10 +191,20 @@ def evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], taps: Tap
     """A jaxpr with taps. Its arguments are arrays or :class:`View` of parameters, and so are its results."""
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     values.update(zip(jaxpr.invars, args, strict=True))
+    used = Counter(v for eqn in jaxpr.eqns for v in eqn.invars if not isinstance(v, Literal))
+    used.update(v for v in jaxpr.outvars if not isinstance(v, Literal))
+    products: dict[Any, int] = {}
     for eqn in jaxpr.eqns:
         inputs = [v.val if isinstance(v, Literal) else values[v] for v in eqn.invars]
         if any(isinstance(value, View) for value in inputs):
-            results = _with_parameters(eqn, inputs, taps)
+            place = next((products[v] for v in eqn.invars if not isinstance(v, Literal) and v in products), None)
+            if eqn.primitive.name == "add" and place is not None and taps.add_bias(place, inputs):
+                results: Sequence[Any] = [sum(v.value if isinstance(v, View) else v for v in inputs)]
+            else:
+                n_before = len(taps.products)
+                results = _with_parameters(eqn, inputs, taps)
+                if eqn.primitive.name == "dot_general" and len(taps.products) > n_before and used[eqn.outvars[0]] == 1:
+                    products[eqn.outvars[0]] = n_before
         else:
             results = _bind(eqn, inputs)
         values.update(zip(eqn.outvars, results, strict=True))
