@@ -1,0 +1,121 @@
+"""Which products of parameters with samples are found in a network, and whether it is holomorphic."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import netket as nk
+import pytest
+from jacobians import names, network_of
+from networks import CASES, FLAX, Case, some_samples
+
+from ferroket.natural_gradient.structure import Network
+
+SAMPLES = some_samples()
+
+
+def parts(network: Network) -> list[tuple[int, int]]:
+    """The number of parts and positions of each product."""
+    return sorted((product.n_parts, product.n_positions) for product in network.products)
+
+
+def assert_canonical(network: Network, parameters: Any) -> None:
+    """Factors, taps and parameters have the shapes that a product says."""
+    taps = [jax.ShapeDtypeStruct((*product.lengths, *product.y.shape), product.y.dtype) for product in network.products]
+    leaves = jax.tree.leaves(parameters)
+    value, operands = jax.eval_shape(network, taps, leaves, {}, SAMPLES[0])
+    assert value == jax.ShapeDtypeStruct((), network.dtype)
+    for product, x, tap in zip(network.products, operands, taps, strict=True):
+        n_parts, n_in, n_out = product.n_parts, *product.sizes[1:]
+        assert jax.eval_shape(lambda x, p=product: p.group(x, 0), x).shape == (n_parts, product.n_positions, n_in)
+        assert jax.eval_shape(lambda y, p=product: p.taps_of(y, 0), tap).shape == (n_parts, product.n_positions, n_out)
+        assert jax.eval_shape(product.view, leaves[product.leaf]).shape == (n_parts, n_in, n_out)
+
+
+ROUNDED = pytest.mark.xfail(strict=True, reason="a parameter that is cast to integers is taken for one in a product")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=ROUNDED) if n == "rounded itself" else n for n in CASES])
+def test_products(name: str) -> None:
+    case = CASES[name]
+    parameters = case.parameters()
+    network = network_of(case.log_psi, {"params": parameters}, SAMPLES)
+    assert parts(network) == sorted(case.parts)
+    assert {names(parameters)[place] for place in network.direct} == set(case.direct)
+    assert_canonical(network, parameters)
+
+
+@pytest.mark.parametrize("name", FLAX)
+def test_products_of_modules(name: str) -> None:
+    case = FLAX[name]
+    variables = case.variables()
+    network = network_of(case.log_psi, variables, SAMPLES)
+    assert parts(network) == sorted(case.parts)
+    direct = {names(variables["params"])[place] for place in network.direct}
+    assert direct == {name for name in names(variables["params"]) if name.endswith(case.direct)}
+
+
+# Holomorphic functions
+
+
+def _complex(function: Callable[[Any, jax.Array], jax.Array]) -> Case:
+    return Case(function, {"w": ((6, 3), complex), "v": ((3, 2), complex)})
+
+
+def log_cosh(function: Callable[[Any, jax.Array], jax.Array]) -> Callable[[Any, jax.Array], jax.Array]:
+    return lambda p, s: nk.nn.activation.log_cosh(function(p, s)).sum()
+
+
+HOLOMORPHIC = {
+    "two layers": lambda p, s: jnp.tanh(s @ p["w"]) @ p["v"],
+    "rows": lambda p, s: jnp.exp(p["w"] * s[:, None]).sum() + p["v"] ** 3,
+    "complex numbers beside": lambda p, s: (s @ p["w"]) @ p["v"] * (1 - 2j),
+    "of the samples' real functions": lambda p, s: jnp.abs(s[0] - 2) * ((s @ p["w"]) @ p["v"]),
+    "scan": lambda p, s: (
+        jax.lax.scan(lambda h, x: (jnp.tanh(h @ p["w"][:3] + x), None), jnp.ones(3) + 0j, s)[0] @ p["v"]
+    ),
+    "logarithm of a sum of exponentials": lambda p, s: jnp.log(jnp.exp(s @ p["w"]).sum()) + p["v"],
+    "determinant": lambda p, s: jnp.log(jnp.linalg.det(p["w"][:3] * s[:3] + 2 * jnp.eye(3))) + p["v"],
+}
+OTHERS = {
+    "conjugate": lambda p, s: jnp.tanh(s @ p["w"].conj()) @ p["v"],
+    "conjugate amplitude": lambda p, s: jnp.tanh(s @ p["w"]).conj() @ p["v"],
+    "absolute": lambda p, s: jnp.abs(s @ p["w"]) @ p["v"],
+    "real": lambda p, s: (s @ p["w"]).real @ p["v"],
+    "imaginary": lambda p, s: jnp.sin((s @ p["w"]).imag) @ p["v"],
+    "angle": lambda p, s: jnp.angle(s @ p["w"]) @ p["v"],
+    "real activation": lambda p, s: nk.nn.activation.reim_selu(s @ p["w"]) @ p["v"],
+    "real part in a loop": lambda p, s: (
+        jax.lax.fori_loop(0, 3, lambda _, h: jnp.tanh(h).real + 0j, s @ p["w"]) @ p["v"]
+    ),
+    "conjugate in one branch": lambda p, s: jax.lax.cond(s[0] > 0, jnp.conj, lambda y: y, s @ p["w"]) @ p["v"],
+    "real amplitude": lambda p, s: jnp.abs((s @ p["w"]) @ p["v"]),
+}
+
+
+@pytest.mark.parametrize("name", [*HOLOMORPHIC, *OTHERS])
+def test_holomorphic_functions(name: str) -> None:
+    case = _complex(log_cosh({**HOLOMORPHIC, **OTHERS}[name]))
+    if name == "real amplitude":
+        case = _complex(lambda p, s: OTHERS[name](p, s).sum())
+    network = network_of(case.log_psi, {"params": case.parameters()}, SAMPLES)
+    assert network.is_holomorphic == (name in HOLOMORPHIC)
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
+@pytest.mark.parametrize("model", [nk.models.RBM, nk.models.Jastrow, nk.models.MLP])
+def test_holomorphic_models(model: Any, dtype: Any, request: pytest.FixtureRequest) -> None:
+    if model is nk.models.Jastrow and dtype is complex:
+        reason = "a scatter, which has a program among its settings, isn't taken as linear"
+        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
+    settings = {"hidden_activations": nk.nn.activation.log_cosh, "hidden_dims": (4,)} if model is nk.models.MLP else {}
+    made = model(param_dtype=dtype, **settings)
+    variables = made.init(jax.random.key(0), SAMPLES)
+    network = network_of(made.apply, variables, SAMPLES)
+    assert network.is_holomorphic == (dtype is complex)
+
+
+def test_real_parameters_are_not_holomorphic() -> None:
+    case = Case(lambda p, s: ((s @ p["w"]) @ p["v"]).sum(), {"w": ((6, 3), complex), "v": (3, 2)})
+    assert not network_of(case.log_psi, {"params": case.parameters()}, SAMPLES).is_holomorphic
