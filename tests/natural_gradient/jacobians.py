@@ -27,7 +27,9 @@ def network_of(log_psi: LogPsi, variables: Any, samples: jax.Array) -> Network:
     return read(log_psi, variables["params"], state, samples[0])
 
 
-def by_jacobian(log_psi: LogPsi, variables: Any, samples: jax.Array, mode: str) -> list[jax.Array]:
+def by_jacobian(
+    log_psi: LogPsi, variables: Any, samples: jax.Array, mode: str, jacobian: Any = jax.jacrev
+) -> list[jax.Array]:
     """The rows of each parameter, ``(Ns, C, *parameter)``: G with df = Re(G dθ)."""
     state = {name: value for name, value in variables.items() if name != "params"}
     real, restore = nkjax.tree_to_real(variables["params"])
@@ -36,7 +38,7 @@ def by_jacobian(log_psi: LogPsi, variables: Any, samples: jax.Array, mode: str) 
         values = log_psi({"params": restore(real), **state}, samples)
         return jnp.stack([values.real, values.imag][: 2 if mode == "complex" else 1], axis=-1)
 
-    by_real, by_imag = _parts(jax.jacrev(components)(real), variables["params"])
+    by_real, by_imag = _parts(jacobian(components)(real), variables["params"])
     return [a if b is None else a - 1j * b for a, b in zip(by_real, by_imag, strict=True)]
 
 
@@ -68,7 +70,13 @@ class Found:
 
 
 def compare(
-    log_psi: LogPsi, variables: Any, samples: jax.Array, mode: str, chunk_size: int | None = None, rtol: float = 1e-10
+    log_psi: LogPsi,
+    variables: Any,
+    samples: jax.Array,
+    mode: str,
+    chunk_size: int | None = None,
+    rtol: float = 1e-10,
+    jacobian: Any = jax.jacrev,
 ) -> Found:
     """Holds rows, Gram matrix, and products with vectors against those of the Jacobian."""
     parameters = variables["params"]
@@ -89,7 +97,12 @@ def compare(
         leaves = jax.tree.leaves(parameters)
         taps = [jnp.zeros((*product.lengths, *product.y.shape), product.y.dtype) for product in network.products]
         values = jax.vmap(lambda x: network(taps, leaves, state, x)[0])(samples)
-        return made, (values, *results), log_psi(variables, samples), by_jacobian(log_psi, variables, samples, mode)
+        return (
+            made,
+            (values, *results),
+            log_psi(variables, samples),
+            by_jacobian(log_psi, variables, samples, mode, jacobian),
+        )
 
     made, (values, rows, along, back, matrix), log_values, expected = evaluate(variables, vector, weights, samples)
     close(values, log_values, rtol)

@@ -407,7 +407,7 @@ class FlaxCase:
     def variables(self) -> Any:
         shapes = jax.eval_shape(self.module.init, jax.random.key(0), some_samples(1))
         rng = np.random.default_rng(3)
-        return jax.tree.map(lambda leaf: jnp.asarray(rng.uniform(0.2, 1, leaf.shape).astype(leaf.dtype)), shapes)
+        return jax.tree.map(lambda leaf: jnp.asarray(rng.uniform(0.2, 1, leaf.shape)), shapes)
 
 
 BIAS = ("bias",)

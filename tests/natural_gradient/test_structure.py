@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import netket as nk
+import netket.experimental as nkx
 import pytest
 from jacobians import names, network_of
 from networks import CASES, FLAX, Case, some_samples
@@ -103,17 +104,52 @@ def test_holomorphic_functions(name: str) -> None:
     assert network.is_holomorphic == (name in HOLOMORPHIC)
 
 
-@pytest.mark.parametrize("dtype", [float, complex])
-@pytest.mark.parametrize("model", [nk.models.RBM, nk.models.Jastrow, nk.models.MLP])
-def test_holomorphic_models(model: Any, dtype: Any, request: pytest.FixtureRequest) -> None:
-    if model is nk.models.Jastrow and dtype is complex:
-        reason = "a scatter, which has a program among its settings, isn't taken as linear"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
-    settings = {"hidden_activations": nk.nn.activation.log_cosh, "hidden_dims": (4,)} if model is nk.models.MLP else {}
-    made = model(param_dtype=dtype, **settings)
-    variables = made.init(jax.random.key(0), SAMPLES)
-    network = network_of(made.apply, variables, SAMPLES)
-    assert network.is_holomorphic == (dtype is complex)
+SPINS, CHAIN = nk.hilbert.Spin(0.5, 6), nk.graph.Chain(6)
+KERNELS: dict[str, tuple[Any, set[str], bool]] = {
+    "RBM": (nk.models.RBM(alpha=1), {"Dense/kernel", "visible_bias"}, False),
+    "RBM, complex": (nk.models.RBM(alpha=1, param_dtype=complex), {"Dense/kernel", "visible_bias"}, True),
+    "MLP": (
+        nk.models.MLP(hidden_dims=(4,), hidden_activations=nk.nn.activation.log_cosh, param_dtype=complex),
+        {"MLP_0/Dense_0/kernel", "MLP_0/Dense_1/kernel"},
+        True,
+    ),
+    "RBMModPhase": (nk.models.RBMModPhase(alpha=1), {"Dense_0/kernel", "Dense_1/kernel"}, False),
+    "RBMSymm": (nk.models.RBMSymm(symmetries=CHAIN.translation_group(), alpha=1, param_dtype=complex), set(), True),
+    "LogStateVector": (nk.models.LogStateVector(SPINS), set(), True),
+    "Jastrow, real": (nk.models.Jastrow(param_dtype=float), set(), False),
+    "GCNN, irreps": (
+        nk.models.GCNN(symmetries=CHAIN, layers=2, features=2, mode="irreps"),
+        {"equivariant_layers_0/kernel"},
+        False,
+    ),
+    "ARNNConv1D": (
+        nk.models.ARNNConv1D(hilbert=SPINS, layers=2, features=3, kernel_size=2),
+        {"_layers_0/kernel", "_layers_1/kernel"},
+        False,
+    ),
+    "GRUNet1D": (
+        nkx.models.GRUNet1D(hilbert=SPINS, layers=1, features=3),
+        {"_layers_0/cell/n_kernel", "_layers_0/cell/rz_kernel"},
+        False,
+    ),
+}
+"""Of NetKet's models: those of their parameters that are found in products, and whether they are holomorphic."""
+
+
+SCATTERED = pytest.mark.xfail(strict=True, reason="a scatter-add, which has a program among its settings, is linear")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=SCATTERED) if n in ("RBMSymm", "LogStateVector") else n for n in KERNELS]
+)
+def test_netkets_models(name: str) -> None:
+    model, kernels, is_holomorphic = KERNELS[name]
+    variables = jax.eval_shape(model.init, jax.random.key(0), SAMPLES)
+    network = network_of(model.apply, variables, SAMPLES)
+    of = names(variables["params"])
+    assert {of[product.leaf] for product in network.products} == kernels
+    assert {of[place] for place in network.direct} == set(of) - kernels
+    assert network.is_holomorphic == is_holomorphic
 
 
 def test_real_parameters_are_not_holomorphic() -> None:
