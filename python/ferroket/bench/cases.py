@@ -6,18 +6,18 @@ from ferroket import _lib
 from ferroket.bench.report import Row
 
 
-def run(found: Mapping[str, Callable[[str], Iterable[Row]]], *, cases: str, batch: int) -> list[Row]:
+def run(found: Mapping[str, Callable[[str], Iterable[Row]]], *, cases: str, batch: int | None) -> list[Row]:
     """Runs the cases whose names contain a text.
 
     Args:
         found: all there are, by name; each is called with its name.
         cases: the text; upper and lower case are the same.
-        batch: the number of samples that the cases are for.
+        batch: the number of samples that the cases are for; None where each has its own.
 
     Raises:
         ValueError: no case has such a name; the batch has no sample.
     """
-    if batch < 1:
+    if batch is not None and batch < 1:
         raise ValueError(f"batch is {batch}: a batch has at least 1 sample")
     chosen = {name: case for name, case in found.items() if cases.lower() in name.lower()}
     if not chosen:

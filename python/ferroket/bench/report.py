@@ -25,12 +25,14 @@ class Row:
         seconds: the median time of each contender, by name.
         limits: times to read them against, by name: the machine's memset, MPI's own latency.
         bars: for a peer, how many times faster than it ours has to be.
+        notes: what else a reader needs to know, by what it is; printed below the table.
     """
 
     case: str
     seconds: dict[str, float]
     limits: dict[str, float] = field(default_factory=dict)
     bars: dict[str, float] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,10 @@ class Report:
             ratios = [_ratio(self.ratios(row).get(peer), row.bars.get(peer)) for peer in peers]
             table.add_row(row.case, *map(_time, times), *ratios)
         console.print(table)
+        for row in rows:
+            if row.notes:
+                notes = "; ".join(f"{name}: {text}" for name, text in row.notes.items())
+                console.print(f"{row.case.strip()}: {notes}", highlight=False)
 
     def write_json(self, path: Path) -> None:
         """Writes settings, machine, versions and rows."""

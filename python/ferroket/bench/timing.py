@@ -38,6 +38,22 @@ def paired(
     return {name: statistics.median(times) for name, times in measured.items()}
 
 
+def repeated(call: Callable[[], Any], times: Callable[[float], int], *, warmup: int = 1) -> float:
+    """Times a function alone.
+
+    Args:
+        call: returns when its work is done.
+        times: how many calls are to be timed, given the seconds of one; at least 1.
+        warmup: calls before anything is counted, at least one besides.
+
+    Returns:
+        The median time of a call, in seconds.
+    """
+    for _ in range(warmup):
+        call()
+    return statistics.median([seconds(call) for _ in range(times(seconds(call)))])
+
+
 def seconds(call: Callable[[], Any]) -> float:
     """The time of a call, in seconds."""
     start = time.perf_counter()
