@@ -12,13 +12,13 @@ SPINS = (10, 10)
 PAULI_SITES = 40
 
 
-def ising(sites: int = 128) -> Any:
-    """The transverse-field Ising chain."""
-    return nk.operator.IsingJax(nk.hilbert.Spin(0.5, sites), nk.graph.Chain(sites), h=1.0, J=0.5)
+def ising(sites: int = 128, coupling: float = 0.5) -> Any:
+    """The transverse-field Ising chain, periodic, in a field of 1."""
+    return nk.operator.IsingJax(nk.hilbert.Spin(0.5, sites), nk.graph.Chain(sites), h=1.0, J=coupling)
 
 
-def heisenberg(shape: tuple[int, int] = SPINS, total_sz: float | None = None) -> Any:
-    """The Heisenberg model on a periodic square lattice."""
+def heisenberg(shape: tuple[int, ...] = SPINS, total_sz: float | None = None) -> Any:
+    """The Heisenberg model on a periodic chain or square lattice."""
     lattice = nk.graph.Grid(shape, pbc=True)
     hilbert = nk.hilbert.Spin(0.5, lattice.n_nodes, total_sz=total_sz)
     return nk.operator.Heisenberg(hilbert, lattice, cls=nk.operator.LocalOperatorJax)

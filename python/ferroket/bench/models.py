@@ -1,4 +1,4 @@
-"""The models of the benchmarks, on periodic square lattices with one or two species of sites."""
+"""The networks of the benchmarks, most of them on periodic square lattices with one or two species of sites."""
 
 from functools import partial
 from typing import Any
@@ -9,6 +9,19 @@ import jax.numpy as jnp
 import netket as nk
 import numpy as np
 from netket.utils.group import Permutation, PermutationGroup
+
+
+class MLP(nn.Module):
+    """Dense layers with GELUs between them."""
+
+    hidden: tuple[int, ...] = (200, 200)
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Gives ln ψ of configurations ``(n, N)``."""
+        for features in self.hidden:
+            x = nn.gelu(nn.Dense(features, param_dtype=float)(x))
+        return nn.Dense(1, param_dtype=float)(x)[..., 0]
 
 
 class ResCNN(nn.Module):
@@ -28,7 +41,7 @@ class ResCNN(nn.Module):
         for _ in range(self.blocks):
             y = convolution(self.features)(nn.gelu(x))
             x = x + convolution(self.features)(nn.gelu(y))
-        return nk.nn.log_cosh(x).sum(axis=(-3, -2, -1))
+        return nk.nn.activation.log_cosh(x).sum(axis=(-3, -2, -1))
 
 
 class ViT(nn.Module):
@@ -52,7 +65,7 @@ class ViT(nn.Module):
             x = x + nn.MultiHeadDotProductAttention(self.heads, param_dtype=float)(y, y)
             y = nn.Dense(2 * self.features, param_dtype=float)(nn.LayerNorm(param_dtype=float)(x))
             x = x + nn.Dense(self.features, param_dtype=float)(nn.gelu(y))
-        return nk.nn.log_cosh(x.sum(axis=-2)).sum(axis=-1)
+        return nk.nn.activation.log_cosh(x.sum(axis=-2)).sum(axis=-1)
 
 
 def _on_lattice(x: jax.Array, shape: tuple[int, int], species: int) -> jax.Array:
@@ -72,7 +85,7 @@ def gcnn(shape: tuple[int, int], species: int = 1) -> Any:
 def networks(shape: tuple[int, int], species: int) -> dict[str, Any]:
     """Networks whose amplitude ratios aren't known."""
     return {
-        "MLP": nk.models.MLP(hidden_dims=(200, 200), param_dtype=float),
+        "MLP": MLP(),
         "ResCNN": ResCNN(shape, species),
         "GCNN": gcnn(shape, species),
         "ViT": ViT(shape, species),

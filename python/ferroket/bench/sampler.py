@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 
+import ferroket as fk
 from ferroket.bench.beside import all_cores, two_ranks
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.report import Report, Row
@@ -51,6 +52,7 @@ def _call(state: Any) -> Callable[[], Any]:
 
 def _case(case: Case, batch: int, rounds: int, name: str) -> Iterator[Row]:
     ours, theirs = (case.state(library, batch)[0] for library in ("ferroket", "netket"))
+    assert fk.sampler.explain(ours).path == "chains in Rust"
     calls = {OURS: _call(ours), NETKET: _call(theirs)}
     for call in calls.values():
         call()
