@@ -153,7 +153,13 @@ def sampler(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batc
 
 
 @bench.command()
-def vmc(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 1024, rounds: Turns = 3) -> None:
+def vmc(
+    json: Json = None,
+    plot: Plot = None,
+    cases: Cases = "",
+    batch: Annotated[int | None, typer.Option(min=1, help="Number of samples; by default that of each case.")] = None,
+    rounds: Turns = 3,
+) -> None:
     """A whole step of VMC_SR, compared with NetKet's, and where its time goes, on one rank and on two."""
     from ferroket.bench import vmc
 

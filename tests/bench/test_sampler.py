@@ -1,6 +1,5 @@
-"""The benchmarks of sampling and of whole steps: what they compare, and what they write."""
+"""The benchmark of sampling: what it compares, and what it writes."""
 
-import json
 from functools import partial
 
 import jax
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 
 import ferroket as fk
-from ferroket.bench import hamiltonians, sampler, states, vmc
+from ferroket.bench import hamiltonians, sampler, states
 from ferroket.distributed import affinity
 from ferroket.sampler import chains
 from variational_states import random_like
@@ -58,26 +57,8 @@ def test_every_case_has_chains_in_rust(name):
     assert isinstance(chains.plan(found, case.model(), variables), chains.Plan)
 
 
-@pytest.mark.thorough
-def test_a_step_and_its_parts(tmp_path):
-    report = vmc.run(cases="Ising chain 64, RBM α=1, 1 rank", batch=32, rounds=1)
-    step, *parts = report.rows
-    assert [row.case.strip() for row in parts] == list(vmc.PARTS)
-    assert step.bars == {vmc.NETKET: 1.6}
-    for contender in (vmc.OURS, vmc.NETKET):
-        whole = step.seconds[contender]
-        # Medians of several steps, of which the Jacobian is measured by itself.
-        assert sum(row.seconds[contender] for row in parts) == pytest.approx(whole, rel=0.3)
-        assert all(row.seconds[contender] > 0 for row in parts if row.case.strip() != "solve")
-    report.write_json(tmp_path / "vmc.json")
-    assert len(json.loads((tmp_path / "vmc.json").read_text())["rows"]) == 1 + len(vmc.PARTS)
-    report.plot(tmp_path / "vmc.png")
-    assert (tmp_path / "vmc.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("bench", [sampler, vmc])
-def test_bad_arguments(bench):
+def test_bad_arguments():
     with pytest.raises(ValueError, match="batch is 0: a batch has at least 1 sample"):
-        bench.run(batch=0)
+        sampler.run(batch=0)
     with pytest.raises(ValueError, match="no case has 'no such' in its name: there are Ising chain 64, RBM α=1"):
-        bench.run(cases="no such")
+        sampler.run(cases="no such")

@@ -116,8 +116,8 @@ def sampled_model_of(vstate: MCState) -> tuple[Any, Any]:
     return vstate._sampler_model, vstate._sampler_variables
 
 
-STEP_TIMERS = ("MCState.sample", "MCState.local_estimators", "_sr_srt_common")
-"""The timers of sampling, of local energies and of the update, inside of a step of ``VMC_SR``: names of functions."""
+STEP_TIMERS = ("MCState.sample", "MCState.local_estimators")
+"""The timers of sampling and of local energies, inside of a step of ``VMC_SR``: names of functions."""
 
 
 # Samplers

@@ -1,84 +1,114 @@
 """``ferroket bench vmc``: a whole step of VMC_SR beside NetKet's, and where its time goes."""
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ferroket.bench import jobs
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.report import Report, Row, figure_of
-from ferroket.bench.states import CASES, CHAINS, Case
+from ferroket.bench.states import CASES, CHAINS, STEPS, Case
+from ferroket.bench.updates import Options, text_of
 
 OURS, NETKET = "Ferroket", "NetKet"
-PARTS = ("sampling", "local energy", "Jacobian", "solve", "rest")
+PARTS = ("sampling", "local energy", "update", "rest")
+ALONE = "update alone"
+SETTINGS, MEMORY = "NetKet's settings", "memory of its update"
 _LIBRARIES = {OURS: "ferroket", NETKET: "netket"}
 _STEPS = 15
+_TRIED = 5
+_TIMEOUT = 3600
+# Each step has a row, and so have its parts and the update alone.
+_ROWS = 2 + len(PARTS)
+# Steps beside each other in a picture.
+_PER_LINE = 8
 
 
 @dataclass(frozen=True)
 class Steps(Report):
-    """The rows of steps, each followed by those of its parts."""
+    """The rows of steps, each followed by those of its parts and by that of the update alone."""
 
     def plot(self, path: Path) -> None:
         """Draws the steps of each case as bars of their parts, as shares of NetKet's on as many ranks."""
-        figure = figure_of(2 + 2.2 * len(self.rows) / (1 + len(PARTS)))
-        axes = figure.subplots()
-        steps = self.rows[:: 1 + len(PARTS)]
-        colors = [f"C{place}" for place in range(len(PARTS))]
+        steps = range(0, len(self.rows), _ROWS)
+        lines = [steps[place : place + _PER_LINE] for place in range(0, len(steps), _PER_LINE)]
+        figure = figure_of(2 + 2.2 * len(lines[0]), 4 * len(lines))
+        every = figure.subplots(len(lines), squeeze=False)[:, 0]
+        for axes, line in zip(every, lines, strict=True):
+            self._plot_line(axes, line)
+        every[0].legend(loc="upper left", bbox_to_anchor=(1, 1))
+        figure.savefig(path)
+
+    def _plot_line(self, axes: Any, steps: Sequence[int]) -> None:
+        """Draws those steps whose rows begin at these places."""
         labels: list[tuple[float, str]] = []
-        for place, step in enumerate(steps):
-            first = place * (1 + len(PARTS))
+        for place, first in enumerate(steps):
+            step, *parts = self.rows[first : first + 1 + len(PARTS)]
             for which, contender in enumerate((NETKET, OURS)):
                 bottom = 0.0
-                for part, row in enumerate(self.rows[first + 1 : first + 1 + len(PARTS)]):
+                for part, row in enumerate(parts):
                     share = row.seconds[contender] / step.seconds[NETKET]
                     label = PARTS[part] if not labels else None
-                    axes.bar(2.6 * place + which, share, 0.9, bottom, color=colors[part], label=label)
+                    axes.bar(2.6 * place + which, share, 0.9, bottom, color=f"C{part}", label=label)
                     bottom += share
                 labels.append((2.6 * place + which, contender))
             axes.text(2.6 * place + 0.5, 1.06, step.case.replace(", ", "\n"), ha="center", va="bottom", fontsize=8)
         axes.set_xticks([x for x, _ in labels], [name for _, name in labels], rotation=60)
         axes.set_ylim(0, 1.35)
         axes.set_ylabel("time, NetKet's step = 1")
-        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
-        figure.savefig(path)
 
 
-def run(*, cases: str = "", batch: int = 1024, rounds: int = 3) -> Report:
+def run(*, cases: str = "", batch: int | None = None, rounds: int = 3) -> Report:
     """Steps of ours and of NetKet's in turns, on one rank with all cores, and on two ranks.
+
+    Ours is NetKet's own script after ``fk.enable()``, with the default settings of ``VMC_SR``. NetKet has those with
+    which its update is fastest. The bars are for one rank, and so is the memory.
 
     Args:
         cases: a part of the name of those to run; all by default.
-        batch: the number of samples.
+        batch: the number of samples; by default that of each case.
         rounds: how many jobs of each; the medians count.
 
     Raises:
         ValueError: no case has such a name; the batch has no sample.
     """
     found: dict[str, Callable[[str], Iterator[Row]]] = {
-        f"{name}, {ranks} rank{'s' * (ranks > 1)}": partial(_case, name, case, ranks, batch, rounds)
-        for name, case in CASES.items()
+        f"{name}, {ranks} rank{'s' * (ranks > 1)}": partial(_case, name, case, ranks, batch or case.samples, rounds)
+        for name, case in (CASES | STEPS).items()
         for ranks in (1, 2)
     }
     rows = run_cases(found, cases=cases, batch=batch)
-    title = f"a step of VMC_SR, {batch} samples, {CHAINS} chains a device"
+    title = f"a step of VMC_SR, {CHAINS} chains a device"
     return Steps(title, OURS, rows, {"cases": cases, "batch": batch, "rounds": rounds})
 
 
 def _case(name: str, case: Case, ranks: int, batch: int, rounds: int, title: str) -> Iterator[Row]:
+    tried = jobs.run("settings", ranks, name, str(batch), str(_TRIED), timeout=_TIMEOUT)
+    fastest: Options = min(tried, key=lambda setting: setting["seconds"])["options"]
+    options = {OURS: json.dumps({}), NETKET: json.dumps(fastest)}
     measured: dict[str, list[dict[str, float]]] = {contender: [] for contender in _LIBRARIES}
     for _ in range(rounds):
         for contender, library in _LIBRARIES.items():
-            job = jobs.run("step", ranks, name, library, str(batch), str(_STEPS), timeout=1800)
-            measured[contender].append(job)
+            arguments = (name, library, str(batch), str(_STEPS), options[contender])
+            measured[contender].append(jobs.run("step", ranks, *arguments, timeout=_TIMEOUT))
 
-    def medians(part: str) -> dict[str, float]:
-        return {contender: float(np.median([job[part] for job in jobs_])) for contender, jobs_ in measured.items()}
+    def row(title: str, part: str, bar: float | None = None, notes: dict[str, str] | None = None) -> Row:
+        seconds = {contender: float(np.median([job[part] for job in jobs_])) for contender, jobs_ in measured.items()}
+        return Row(title, seconds, bars={NETKET: bar} if ranks == 1 and bar is not None else {}, notes=notes or {})
 
-    bars = {NETKET: case.step_bar} if ranks == 1 and case.step_bar is not None else {}
-    yield Row(title, medians("step"), bars=bars)
+    notes = {"samples": str(batch), SETTINGS: text_of(fastest)}
+    if ranks == 1:
+        grown = {
+            contender: jobs.run("memory", 1, name, library, str(batch), options[contender], timeout=_TIMEOUT)["bytes"]
+            for contender, library in _LIBRARIES.items()
+        }
+        notes[MEMORY] = ", ".join(f"{contender} {size / 1e6:.0f} MB" for contender, size in grown.items())
+    yield row(title, "step", case.step_bar, notes)
     for part in PARTS:
-        yield Row(f"  {part}", medians(part))
+        yield row(f"  {part}", part)
+    yield row(f"  {ALONE}", ALONE, case.update_bar)

@@ -1,70 +1,69 @@
 """Times steps of VMC_SR and their parts.
 
-Arguments: the name of a case of ``ferroket.bench.states``; "ferroket" or "netket"; how many samples; how many steps.
+Arguments: the name of a case of ``ferroket.bench.states``; "ferroket" or "netket"; how many samples; how many steps;
+the settings of VMC_SR, as JSON.
 """
 
 import itertools
+import json
 import statistics
 import sys
 import time
 from collections import defaultdict
+from functools import partial
 from typing import Any
 
 import ferroket as fk
 from ferroket.bench.jobs import report
-from ferroket.bench.timing import seconds
+from ferroket.bench.timing import repeated
 
 WARMUP = 2
 # A measurement ends after so many seconds, but not before so many steps.
 LONG, LEAST = 8.0, 2
+_UPDATE = "ferroket.bench: update"
 
 
 def main() -> None:
-    """Measures, and reports the seconds of a step and of its parts, by name, each the median of several."""
+    """Measures, and reports the seconds of a step, of its parts and of the update alone, each the median of several."""
     info = fk.initialize()
     import jax
-    import netket as nk
     from netket.utils import timing
 
-    from ferroket._compat.netket import STEP_TIMERS, log_psi_of
-    from ferroket.bench.states import CASES, Library
+    from ferroket._compat.netket import STEP_TIMERS
+    from ferroket.bench.states import CASES, STEPS
+    from ferroket.bench.updates import calls_within, driver_of, last_update, wrapped
 
-    name, library, n_samples, steps = sys.argv[1:]
-    which: Library = "ferroket" if library == "ferroket" else "netket"
-    state, operator = CASES[name].state(which, int(n_samples))
-    # With the Jacobian as a matrix, which is faster where memory has room for it.
-    driver = nk.driver.VMC_SR(
-        operator, nk.optimizer.Sgd(1e-4), variational_state=state, diag_shift=1e-2, on_the_fly=False
-    )
+    name, library, n_samples, most, options = sys.argv[1:]
+    if library == "ferroket":
+        fk.enable()
+    state, operator = (CASES | STEPS)[name].state("netket", int(n_samples))
+    if library == "ferroket" and name in CASES:
+        assert fk.sampler.explain(state).path == "chains in Rust"
+    driver = driver_of(state, operator, json.loads(options))
     ends: list[dict[str, float]] = []
 
     def callback(*_: object) -> bool:
         jax.block_until_ready(state.parameters)
         ends.append({**totals(timer), "step": time.perf_counter()})
-        return len(ends) <= WARMUP + LEAST or ends[-1]["step"] - ends[WARMUP]["step"] < LONG
+        return True
 
     # In this scope NetKet waits for the result of each part.
-    with timing.timed_scope(force=True) as timer:
-        driver.run(WARMUP + int(steps) + 1, callback=callback, show_progress=False)
+    with timing.timed_scope(force=True) as timer, wrapped(partial(timing.timed, name=_UPDATE)):
+        driver.run(WARMUP, callback=callback, show_progress=False)
+        steps = calls_within(LONG, ends[-1]["step"] - ends[-2]["step"], least=LEAST, most=int(most))
+        ends.clear()
+        driver.run(1 + steps, callback=callback, show_progress=False)
 
     found: dict[str, list[float]] = {part: [] for part in ("step", "sampling", "local energy", "update", "rest")}
-    for before, after in itertools.pairwise(ends[WARMUP:]):
-        step, sampling, local_energy, update = (after[timed] - before[timed] for timed in ("step", *STEP_TIMERS))
+    for before, after in itertools.pairwise(ends):
+        step, sampling, local_energy, update = (after[it] - before[it] for it in ("step", *STEP_TIMERS, _UPDATE))
         # Samples are drawn when they are first needed, which is for the local energies.
         parts = (step, sampling, local_energy - sampling, update, step - local_energy - update)
         for part, took in zip(found, parts, strict=True):
             found[part].append(took)
     medians = {part: statistics.median(times) for part, times in found.items()}
-
-    @jax.jit
-    def jacobian(parameters: Any, samples: Any) -> Any:
-        samples = samples.reshape(-1, samples.shape[-1])
-        options = {"mode": driver.mode, "dense": True, "center": True}
-        return nk.jax.jacobian(log_psi_of(state), parameters, samples, state.model_state, **options)
-
-    call = lambda: jax.block_until_ready(jacobian(state.parameters, state.samples))  # noqa: E731
-    of_jacobian = statistics.median([seconds(call) for _ in range(WARMUP + len(ends))][WARMUP:])
-    medians |= {"Jacobian": of_jacobian, "solve": medians.pop("update") - of_jacobian}
+    times = partial(calls_within, LONG / 2, least=LEAST, most=int(most))
+    medians["update alone"] = repeated(last_update(driver), times)
     if info.rank == 0:
         report(medians)
 

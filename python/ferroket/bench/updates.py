@@ -1,0 +1,93 @@
+"""The update of ``VMC_SR`` by itself: NetKet's, in each of its settings, and what ``fk.enable()`` puts in its place."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import jax
+import netket as nk
+import numpy as np
+from jax.experimental import multihost_utils
+
+from ferroket._compat.netket import UPDATES
+
+Options = dict[str, bool]
+Update = Callable[..., Any]
+
+SETTINGS: tuple[Options, ...] = (
+    {"use_ntk": True, "on_the_fly": True},
+    {"use_ntk": True, "on_the_fly": False},
+    {"use_ntk": False},
+)
+"""The settings of ``VMC_SR`` of which NetKet has the fastest."""
+
+MOST_PARAMETERS = 3000
+"""With more parameters than this, their own matrix is left out: that of the samples is smaller."""
+
+
+def settings_for(n_parameters: int) -> tuple[Options, ...]:
+    """The settings that are worth a try."""
+    return tuple(options for options in SETTINGS if options["use_ntk"] or n_parameters < MOST_PARAMETERS)
+
+
+def text_of(options: Options) -> str:
+    """Settings as one writes them in a script."""
+    return ", ".join(f"{name}={value}" for name, value in options.items())
+
+
+def driver_of(state: Any, operator: Any, options: Options) -> Any:
+    """``VMC_SR`` with some of :data:`SETTINGS`, or with its own without any."""
+    optimizer = nk.optimizer.Sgd(1e-4)
+    return nk.driver.VMC_SR(operator, optimizer, variational_state=state, diag_shift=1e-2, **options)
+
+
+@contextmanager
+def wrapped(wrap: Callable[[Update], Update]) -> Iterator[None]:
+    """Within it, ``VMC_SR`` calls its update through a wrapper, whosever it is."""
+    functions = {name: update.find() for name, update in UPDATES.items()}
+    for name, function in functions.items():
+        UPDATES[name].replace(wrap(function))
+    try:
+        yield
+    finally:
+        for name, function in functions.items():
+            UPDATES[name].replace(function)
+
+
+def last_update(driver: Any) -> Callable[[], Any]:
+    """Does a step.
+
+    Returns:
+        Its update once more, with the same arguments; returns when it is done.
+
+    Raises:
+        RuntimeError: The step called none of the functions that are known to compute it.
+    """
+    calls: list[Callable[[], Any]] = []
+
+    def noted(update: Update) -> Update:
+        def call(*arguments: Any, **options: Any) -> Any:
+            calls.append(partial(update, *arguments, **options))
+            return update(*arguments, **options)
+
+        return call
+
+    with wrapped(noted):
+        driver.run(1, show_progress=False)
+    if not calls:
+        raise RuntimeError(f"a step of VMC_SR called none of {', '.join(UPDATES)}: its update isn't timed")
+    return lambda: jax.block_until_ready(calls[-1]())
+
+
+def calls_within(limit: float, one: float, *, least: int, most: int) -> int:
+    """How many calls to measure: as many as take a time, by the clock of rank 0. All ranks must ask.
+
+    Args:
+        limit: That time, in seconds.
+        one: What one call takes.
+        least: At least so many, however long they take.
+        most: At most so many.
+    """
+    count = min(max(int(limit / one), least), most)
+    return int(multihost_utils.broadcast_one_to_all(np.int32(count)))
