@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from ferroket._compat.netket import update_functions
+from ferroket._compat.netket import UPDATES
 from ferroket.bench import hamiltonians, states, updates, vmc
 from ferroket.bench.report import Report, Row
 
@@ -104,7 +104,7 @@ def test_an_update_of_others_is_not_timed():
             assert (steps, options) == (1, {"show_progress": False})
 
     with pytest.raises(RuntimeError, match="a step of VMC_SR called none of srt_onthefly, srt, sr"):
-        updates.last_update(Driver())
+        updates.last_update(Driver())()
 
 
 @pytest.mark.parametrize(("one", "calls"), [(0.1, 15), (1.0, 8), (60.0, 2)])

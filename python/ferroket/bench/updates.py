@@ -55,29 +55,40 @@ def wrapped(wrap: Callable[[Update], Update]) -> Iterator[None]:
             UPDATES[name].replace(function)
 
 
-def last_update(driver: Any) -> Callable[[], Any]:
-    """Does a step.
+class LastUpdate:
+    """The last update of steps that are done with :func:`wrapped` by :meth:`noted`, to be called once more."""
 
-    Returns:
-        Its update once more, with the same arguments; returns when it is done.
+    def __init__(self) -> None:
+        self._call: Callable[[], Any] | None = None
 
-    Raises:
-        RuntimeError: The step called none of the functions that are known to compute it.
-    """
-    calls: list[Callable[[], Any]] = []
+    def noted(self, update: Update) -> Update:
+        """The wrapper."""
 
-    def noted(update: Update) -> Update:
         def call(*arguments: Any, **options: Any) -> Any:
-            calls.append(partial(update, *arguments, **options))
+            self._call = partial(update, *arguments, **options)
             return update(*arguments, **options)
 
         return call
 
-    with wrapped(noted):
+    def __call__(self) -> Any:
+        """The update, with the same arguments; returns when it is done.
+
+        Raises:
+            RuntimeError: The steps called none of the functions that are known to compute it.
+        """
+        if self._call is None:
+            raise RuntimeError(
+                f"a step of VMC_SR called none of {', '.join(UPDATES)}: its update isn't timed"
+            )
+        return jax.block_until_ready(self._call())
+
+
+def last_update(driver: Any) -> LastUpdate:
+    """Does a step, and returns its update."""
+    update = LastUpdate()
+    with wrapped(update.noted):
         driver.run(1, show_progress=False)
-    if not calls:
-        raise RuntimeError(f"a step of VMC_SR called none of {', '.join(UPDATES)}: its update isn't timed")
-    return lambda: jax.block_until_ready(calls[-1]())
+    return update
 
 
 def calls_within(limit: float, one: float, *, least: int, most: int) -> int:

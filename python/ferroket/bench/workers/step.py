@@ -31,7 +31,7 @@ def main() -> None:
 
     from ferroket._compat.netket import STEP_TIMERS
     from ferroket.bench.states import CASES, STEPS
-    from ferroket.bench.updates import calls_within, driver_of, last_update, wrapped
+    from ferroket.bench.updates import LastUpdate, Update, calls_within, driver_of, wrapped
 
     name, library, n_samples, most, options = sys.argv[1:]
     if library == "ferroket":
@@ -41,6 +41,10 @@ def main() -> None:
         assert fk.sampler.explain(state).path == "chains in Rust"
     driver = driver_of(state, operator, json.loads(options))
     ends: list[dict[str, float]] = []
+    last_update = LastUpdate()
+
+    def timed(update: Update) -> Update:
+        return timing.timed(last_update.noted(update), name=_UPDATE)
 
     def callback(*_: object) -> bool:
         jax.block_until_ready(state.parameters)
@@ -48,11 +52,12 @@ def main() -> None:
         return True
 
     # In this scope NetKet waits for the result of each part.
-    with timing.timed_scope(force=True) as timer, wrapped(partial(timing.timed, name=_UPDATE)):
+    with timing.timed_scope(force=True) as timer, wrapped(timed):
         driver.run(WARMUP, callback=callback, show_progress=False)
         steps = calls_within(LONG, ends[-1]["step"] - ends[-2]["step"], least=LEAST, most=int(most))
         ends.clear()
-        driver.run(1 + steps, callback=callback, show_progress=False)
+        callback()
+        driver.run(steps, callback=callback, show_progress=False)
 
     found: dict[str, list[float]] = {part: [] for part in ("step", "sampling", "local energy", "update", "rest")}
     for before, after in itertools.pairwise(ends):
@@ -63,7 +68,7 @@ def main() -> None:
             found[part].append(took)
     medians = {part: statistics.median(times) for part, times in found.items()}
     times = partial(calls_within, LONG / 2, least=LEAST, most=int(most))
-    medians["update alone"] = repeated(last_update(driver), times)
+    medians["update alone"] = repeated(last_update, times)
     if info.rank == 0:
         report(medians)
 
