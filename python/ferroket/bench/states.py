@@ -70,7 +70,8 @@ def _symmetric() -> Any:
 
 
 _spins = partial(heisenberg, total_sz=0)
-# The networks that cost most see a tenth of a sweep between two samples: else sampling is all that a step does.
+# The networks that cost most have fewer samples, and a tenth of a sweep between two of them: else a step takes minutes,
+# and sampling is all that it does.
 _seldom = partial(_exchange, sweep_size=10)
 
 CASES = {
@@ -101,11 +102,11 @@ MORE = {
 STEPS = {
     "Heisenberg 10×10, MLP": Case(_spins, _exchange, models.MLP, step_bar=3, update_bar=25),
     "Heisenberg 10×10, ResCNN": Case(
-        _spins, _seldom, lambda: models.ResCNN(SPINS, features=16), step_bar=1, update_bar=1.3
+        _spins, _seldom, lambda: models.ResCNN(SPINS, features=16), step_bar=1, update_bar=1.3, samples=256
     ),
-    "Heisenberg 10×10, GCNN": Case(_spins, _seldom, lambda: models.gcnn(SPINS), step_bar=1, update_bar=1),
+    "Heisenberg 10×10, GCNN": Case(_spins, _seldom, lambda: models.gcnn(SPINS), step_bar=1, update_bar=1, samples=512),
     "Heisenberg 10×10, ViT": Case(
-        _spins, _seldom, lambda: models.ViT(SPINS, features=32, layers=2), step_bar=1, update_bar=1.3
+        _spins, _seldom, lambda: models.ViT(SPINS, features=32, layers=2), step_bar=1, update_bar=1.3, samples=512
     ),
     "Heisenberg chain 60, RBMSymm α=3": Case(
         partial(heisenberg, (60,), total_sz=0),
