@@ -65,6 +65,10 @@ class Found:
         return {self.names[place] for place in self.made.factors}
 
     @property
+    def biases(self) -> set[str]:
+        return {self.names[part.bias.leaf] for part in self.made.factors.values() if part.bias is not None}
+
+    @property
     def rows(self) -> set[str]:
         return {self.names[place] for place in self.made.rows}
 
@@ -109,8 +113,7 @@ def compare(
     assert values.dtype == log_values.dtype
     is_complex = made.is_holomorphic
     found = Found(made, names(parameters))
-    assert found.factors | found.rows == set(found.names)
-    assert not found.factors & found.rows
+    assert sorted([*found.factors, *found.biases, *found.rows]) == sorted(found.names)
 
     for leaf, a, b in zip(jax.tree.leaves(parameters), rows, expected, strict=True):
         close(jnp.concatenate([a, -1j * a], axis=1) if is_complex else a, b, rtol)

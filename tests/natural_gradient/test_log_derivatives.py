@@ -1,7 +1,6 @@
 """Log-derivatives as factors and rows, against JAX's Jacobian."""
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import hypothesis.strategies as st
@@ -20,19 +19,6 @@ from generated_operators import checks
 SAMPLES = some_samples()
 thorough = pytest.mark.thorough
 
-DEFECTS = {
-    "integers": "the Gram matrix adds products of int8 as int8",
-    "rounded itself": "a parameter that is cast to integers is taken for one in a product",
-    "convolution in groups": "JAX has no vmap of a vmap of its derivative",
-    "Conv, groups": "JAX has no vmap of a vmap of its derivative",
-}
-
-
-def with_defects(cases: Iterable[str]) -> list[Any]:
-    """Their names, those that fail marked."""
-    marks = {name: pytest.mark.xfail(strict=True, reason=reason) for name, reason in DEFECTS.items()}
-    return [pytest.param(name, marks=marks[name]) if name in marks else name for name in cases]
-
 
 def jacobian_of(name: str) -> Any:
     """Of convolutions in groups JAX has none by reverse mode."""
@@ -40,7 +26,7 @@ def jacobian_of(name: str) -> Any:
 
 
 @pytest.mark.parametrize("mode", [pytest.param("real", marks=thorough), "complex"])
-@pytest.mark.parametrize("name", with_defects(CASES))
+@pytest.mark.parametrize("name", CASES)
 def test_networks(name: str, mode: str) -> None:
     case = CASES[name]
     variables = {"params": case.parameters()}
@@ -48,16 +34,15 @@ def test_networks(name: str, mode: str) -> None:
     found = compare(
         case.log_psi, variables, SAMPLES, mode, rtol=1e-5 if is_single else 1e-10, jacobian=jacobian_of(name)
     )
-    assert found.rows == {*case.direct, *case.rows}
-    assert found.factors == set(names(variables["params"])) - found.rows
+    assert found.rows | found.biases == {*case.direct, *case.rows}
 
 
-@pytest.mark.parametrize("name", with_defects(FLAX))
+@pytest.mark.parametrize("name", FLAX)
 def test_modules(name: str) -> None:
     case = FLAX[name]
     variables = case.variables()
     found = compare(case.log_psi, variables, SAMPLES, "complex", jacobian=jacobian_of(name))
-    assert found.rows == {name for name in names(variables["params"]) if name.endswith(case.direct)}
+    assert found.rows | found.biases == {name for name in names(variables["params"]) if name.endswith(case.direct)}
 
 
 @pytest.mark.parametrize("chunk_size", [1, 2, 5, 100])
@@ -73,6 +58,7 @@ def test_types_of_samples(dtype: Any) -> None:
     variables = model.init(jax.random.key(0), SAMPLES)
     found = compare(model.apply, variables, SAMPLES.astype(dtype), "complex")
     assert found.factors == {"Dense/kernel", "visible_bias"}
+    assert found.biases == {"Dense/bias"}
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])

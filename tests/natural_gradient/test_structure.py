@@ -34,16 +34,22 @@ def assert_canonical(network: Network, parameters: Any) -> None:
         assert jax.eval_shape(product.view, leaves[product.leaf]).shape == (n_parts, n_in, n_out)
 
 
-ROUNDED = pytest.mark.xfail(strict=True, reason="a parameter that is cast to integers is taken for one in a product")
+def without_products(network: Network) -> set[int]:
+    """The parameters that aren't in a product: biases are in the rows of their kernels, or have their own."""
+    return {*network.direct, *biases(network)}
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=ROUNDED) if n == "rounded itself" else n for n in CASES])
+def biases(network: Network) -> set[int]:
+    return {product.bias.leaf for product in network.products if product.bias is not None}
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_products(name: str) -> None:
     case = CASES[name]
     parameters = case.parameters()
     network = network_of(case.log_psi, {"params": parameters}, SAMPLES)
     assert parts(network) == sorted(case.parts)
-    assert {names(parameters)[place] for place in network.direct} == set(case.direct)
+    assert {names(parameters)[place] for place in without_products(network)} == set(case.direct)
     assert_canonical(network, parameters)
 
 
@@ -53,7 +59,7 @@ def test_products_of_modules(name: str) -> None:
     variables = case.variables()
     network = network_of(case.log_psi, variables, SAMPLES)
     assert parts(network) == sorted(case.parts)
-    direct = {names(variables["params"])[place] for place in network.direct}
+    direct = {names(variables["params"])[place] for place in without_products(network)}
     assert direct == {name for name in names(variables["params"]) if name.endswith(case.direct)}
 
 
@@ -136,22 +142,38 @@ KERNELS: dict[str, tuple[Any, set[str], bool]] = {
 """Of NetKet's models: those of their parameters that are found in products, and whether they are holomorphic."""
 
 
-SCATTERED = pytest.mark.xfail(strict=True, reason="a scatter-add, which has a program among its settings, is linear")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=SCATTERED) if n in ("RBMSymm", "LogStateVector") else n for n in KERNELS]
-)
+@pytest.mark.parametrize("name", KERNELS)
 def test_netkets_models(name: str) -> None:
     model, kernels, is_holomorphic = KERNELS[name]
     variables = jax.eval_shape(model.init, jax.random.key(0), SAMPLES)
     network = network_of(model.apply, variables, SAMPLES)
     of = names(variables["params"])
     assert {of[product.leaf] for product in network.products} == kernels
-    assert {of[place] for place in network.direct} == set(of) - kernels
+    assert {of[place] for place in without_products(network)} == set(of) - kernels
     assert network.is_holomorphic == is_holomorphic
 
 
 def test_real_parameters_are_not_holomorphic() -> None:
     case = Case(lambda p, s: ((s @ p["w"]) @ p["v"]).sum(), {"w": ((6, 3), complex), "v": (3, 2)})
     assert not network_of(case.log_psi, {"params": case.parameters()}, SAMPLES).is_holomorphic
+
+
+@pytest.mark.parametrize(("name", "expected"), [("RBM", {"Dense/bias"}), ("MLP", {"MLP_0/Dense_0/bias"})])
+def test_biases_are_rows_of_their_kernels(name: str, expected: set[str]) -> None:
+    model = KERNELS[name][0]
+    variables = jax.eval_shape(model.init, jax.random.key(0), SAMPLES)
+    of = names(variables["params"])
+    network = network_of(model.apply, variables, SAMPLES)
+    assert {of[place] for place in biases(network)} >= expected
+    assert not biases(network) & set(network.direct)
+
+
+def test_a_bias_of_what_is_used_twice_has_rows_of_its_own() -> None:
+    def log_psi(variables: Any, s: jax.Array) -> jax.Array:
+        y = s @ variables["params"]["w"]
+        return (jnp.tanh(y + variables["params"]["b"]) + y).sum(axis=-1)
+
+    parameters = {"b": jnp.zeros(3), "w": jnp.zeros((6, 3))}
+    network = network_of(log_psi, {"params": parameters}, SAMPLES)
+    assert biases(network) == set()
+    assert set(network.direct) == {0}

@@ -40,6 +40,7 @@ PRIVATE = (
     Private("jaxlib._jax:DistributedRuntimeClient.key_value_delete", _STORE),
     Private("jax._src.xla_bridge:backends_are_initialized", "whether fk.initialize() comes too late"),
     Private("jax._src.dispatch:prim_requires_devices_during_lowering", "to partition primitives by their shardings"),
+    Private("jax._src.core:DebugInfo", "programs of one equation: JAX warns of those without"),
     Private("jax.distributed:initialize", "a script under `ferroket run` may call it, though JAX is connected already"),
 )
 
@@ -120,3 +121,17 @@ def replace_distributed_initialize(replace: Callable[[Callable[..., Any]], Calla
     import jax
 
     jax.distributed.initialize = replace(jax.distributed.initialize)
+
+
+def jaxpr_of(eqn: Any, variables: Sequence[Any]) -> Any:
+    """A program of one equation.
+
+    Args:
+        eqn: The equation.
+        variables: Those that it takes, each once.
+    """
+    from jax._src.core import DebugInfo
+    from jax.extend.core import Jaxpr
+
+    names = DebugInfo(eqn.primitive.name, None, ("",) * len(variables), ("",) * len(eqn.outvars))
+    return Jaxpr([], variables, eqn.outvars, [eqn], debug_info=names)

@@ -77,9 +77,7 @@ class LastUpdate:
             RuntimeError: The steps called none of the functions that are known to compute it.
         """
         if self._call is None:
-            raise RuntimeError(
-                f"a step of VMC_SR called none of {', '.join(UPDATES)}: its update isn't timed"
-            )
+            raise RuntimeError(f"a step of VMC_SR called none of {', '.join(UPDATES)}: its update isn't timed")
         return jax.block_until_ready(self._call())
 
 

@@ -165,7 +165,8 @@ def log_derivatives(
         if n_components > 1:
             second = -1j if jnp.iscomplexobj(log_psi) else 0.0
             cotangents = jnp.asarray([1, second], log_psi.dtype)
-        deltas, rows = jax.vmap(pullback)(cotangents)
+        # One after the other: of convolutions in groups JAX has no derivative in vmap of vmap.
+        deltas, rows = jax.tree.map(lambda *each: jnp.stack(each), *(pullback(one) for one in cotangents))
         return operands, deltas, rows
 
     batch = min(len(samples), chunk_size or max(1, MEMORY // bytes_of_a_sample(network)))
@@ -176,10 +177,13 @@ def log_derivatives(
     found = []
     for product, x, delta in zip(products, operands, deltas, strict=True):
         grouped = product.group(x, 1)
+        if not jnp.issubdtype(grouped.dtype, jnp.inexact):  # samples as they are, whose products would overflow
+            grouped = grouped.astype(delta.real.dtype)
         if product.bias is not None:
             grouped = jnp.concatenate([grouped, jnp.ones_like(grouped[..., :1])], axis=-1)
         found.append(Factors(grouped, product.taps_of(delta, 2), product, product.bias))
-    return _collect(network, is_holomorphic, found, dict(zip(direct, rows, strict=True)))
+    shape = len(samples), n_components
+    return _collect(network, is_holomorphic, found, dict(zip(direct, rows, strict=True)), shape)
 
 
 def bytes_of_a_sample(network: Network) -> int:
@@ -191,7 +195,11 @@ def bytes_of_a_sample(network: Network) -> int:
 
 
 def _collect(
-    network: Network, is_holomorphic: bool, found: Sequence[Factors], rows: dict[int, jax.Array]
+    network: Network,
+    is_holomorphic: bool,
+    found: Sequence[Factors],
+    rows: dict[int, jax.Array],
+    shape: tuple[int, int],
 ) -> LogDerivatives:
     """One entry for each parameter: products of one layout have their positions together, others are added as rows."""
     uses = Counter([leaf for factors in found for leaf in _leaves_of(factors.product)] + list(network.direct))
@@ -213,12 +221,9 @@ def _collect(
             more = back(part.rows())
             rows[leaf] = rows[leaf] + more if leaf in rows else more
     known = {*rows, *(leaf for factors in kept.values() for leaf in _leaves_of(factors.product))}
-    n_samples, n_components = next(
-        array.shape[:2] for array in [*(factors.delta for factors in kept.values()), *rows.values()]
-    )
-    for place, shape in enumerate(network.leaves):
+    for place, leaf in enumerate(network.leaves):
         if place not in known:  # ln ψ doesn't depend on it
-            rows[place] = jnp.zeros((n_samples, n_components, *shape.shape), shape.dtype)
+            rows[place] = jnp.zeros((*shape, *leaf.shape), leaf.dtype)
     return LogDerivatives(kept, rows, network, is_holomorphic)
 
 

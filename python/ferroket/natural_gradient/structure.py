@@ -24,6 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
+from ferroket._compat.jax import jaxpr_of
+
 Step = tuple[Any, tuple[tuple[str, Any], ...], int]
 """What is done to a parameter: the primitive, its settings, and in how many loops over parts of it."""
 
@@ -214,14 +216,15 @@ def evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], taps: Tap
 def _bind(eqn: Any, inputs: Sequence[Any]) -> Sequence[Any]:
     """What an equation gives, also where the primitive has functions among its settings."""
     unique = {v: x for v, x in zip(eqn.invars, inputs, strict=True) if not isinstance(v, Literal)}
-    alone = Jaxpr([], list(unique), eqn.outvars, [eqn])
+    alone = jaxpr_of(eqn, list(unique))
     return jaxpr_as_fun(ClosedJaxpr(alone, []))(*unique.values())
 
 
 def _with_parameters(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
     name = eqn.primitive.name
     views = [value for value in inputs if isinstance(value, View)]
-    if name in RESHAPING or (name == "broadcast_in_dim" and len(inputs) == 1 and _is_reshape(eqn)):
+    reshapes = name in RESHAPING or (name == "broadcast_in_dim" and len(inputs) == 1 and _is_reshape(eqn))
+    if reshapes and jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact):
         return [views[0].then(eqn)]
     if name in CALLS:
         inner = eqn.params["jaxpr"] if "jaxpr" in eqn.params else eqn.params["call_jaxpr"]
@@ -414,6 +417,9 @@ def read(
         state: Other collections of variables, or their shapes.
         x: A sample ``(N,)``, or its shape.
         is_holomorphic: Whether ln ψ is to be taken as holomorphic; by default, whether it is found to be.
+
+    Raises:
+        ValueError: There are no parameters.
     """
 
     def one(parameters: Any, state: Any, x: jax.Array) -> jax.Array:
@@ -422,6 +428,8 @@ def read(
     shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(jnp.shape(a), jnp.result_type(a)), (parameters, state, x))
     jaxpr = jax.make_jaxpr(one)(*shapes)
     leaves, treedef = jax.tree.flatten(shapes[0])
+    if not leaves:
+        raise ValueError("the network has no parameters: stochastic reconfiguration has nothing to update")
     (out,) = jaxpr.out_avals
 
     found = Taps()
@@ -463,6 +471,10 @@ def _is_holomorphic(function: Callable[..., Any], parameters: Any, state: Any, x
 REAL_LINEAR = ("conj", "real", "imag", "complex", "abs", "pure_callback", "io_callback", "ffi_call", "custom_call")
 
 
+ADDING = ("scatter", "scatter-add")
+"""Linear primitives with a program among their settings, which says how elements that meet are put together."""
+
+
 def _spread(jaxpr: Jaxpr, args: Sequence[bool]) -> tuple[bool, list[bool]]:
     """Whether all that depends on some arguments depends on them complex-linearly, and which results do depend."""
     depends = dict(zip(jaxpr.invars, args, strict=True))
@@ -489,7 +501,7 @@ def _spread(jaxpr: Jaxpr, args: Sequence[bool]) -> tuple[bool, list[bool]]:
                     break
                 inputs = grown
             is_linear &= inner_linear
-        elif inner or eqn.primitive.name in REAL_LINEAR or not _is_known(eqn):
+        elif eqn.primitive.name in REAL_LINEAR or not (eqn.primitive.name in ADDING or _is_known(eqn)):
             is_linear = False
         outs = zip(eqn.outvars, results, strict=True)
         depends.update({v: dependent for v, dependent in outs if dependent})
