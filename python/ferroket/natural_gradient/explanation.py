@@ -9,8 +9,8 @@ from netket.vqs import FullSumState, VariationalState
 
 from ferroket._compat.netket import is_sr_driver, log_psi_of, solver_of
 from ferroket.natural_gradient import patching
+from ferroket.natural_gradient.examination import examine
 from ferroket.natural_gradient.log_derivatives import MEMORY, bytes_of_a_sample, components, cost_of
-from ferroket.natural_gradient.mixing import mixes_samples
 from ferroket.natural_gradient.solve import takes_complex
 from ferroket.natural_gradient.structure import Network, read
 
@@ -82,7 +82,7 @@ def explain(driver: Any) -> Explanation:
     is_sum = isinstance(state, FullSumState)
     samples = state.hilbert.random_state(jax.random.key(0), 3)
     network_args = (log_psi_of(state), state.parameters, state.model_state)
-    if mixes_samples(*network_args, samples):
+    if examine(*network_args, samples).mixes_samples:
         reason = (
             "the network mixes samples: its value for one depends on the others, and only NetKet's update takes that"
         )

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ferroket.natural_gradient.pairs import Pairs
 from ferroket.natural_gradient.structure import Network, Product
 
 MEMORY = 1 << 28
@@ -65,12 +66,17 @@ class Factors:
         return jnp.einsum("sbpi,scbpo->scbio", self.x, self.delta)
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["factors", "rows"], meta_fields=["network", "is_holomorphic"])
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["factors", "pairs", "rows"],
+    meta_fields=["network", "is_holomorphic"],
+)
 @dataclass(frozen=True)
 class LogDerivatives:
-    """The rows of all parameters. Each is in one of the two dictionaries, by its place among the leaves."""
+    """The rows of all parameters. Each is in one of the dictionaries, by its place among the leaves."""
 
     factors: dict[int, Factors]
+    pairs: dict[int, Pairs]
     rows: dict[int, jax.Array]
     """``(Ns, C, *parameter)``."""
     network: Network = field(repr=False)
@@ -81,6 +87,8 @@ class LogDerivatives:
         terms = []
         for leaf, rows in self.rows.items():
             terms.append(self._part(jnp.tensordot(rows, vector[leaf], vector[leaf].ndim)))
+        for leaf, pairs in self.pairs.items():
+            terms.append(self._part(pairs.dot(vector[leaf])))
         for factors in self.factors.values():
             y = jnp.einsum("sbpi,bio->sbpo", factors.x, factors.join(vector))
             terms.append(self._part(jnp.einsum("sbpo,scbpo->sc", y, factors.delta)))
@@ -92,6 +100,8 @@ class LogDerivatives:
         w = weights.conj()
         for leaf, rows in self.rows.items():
             results[leaf] = jnp.tensordot(w, rows, ((0, 1), (0, 1)))
+        for leaf, pairs in self.pairs.items():
+            results[leaf] = pairs.weighted_sum(w)
         for factors in self.factors.values():
             total = jnp.einsum("sbpi,scbpo->bio", factors.x, factors.delta * w[:, :, None, None, None])
             for product, part in factors.split(total):
@@ -100,12 +110,12 @@ class LogDerivatives:
 
     def dense(self) -> list[jax.Array]:
         """The rows of each parameter, ``(Ns, C, *parameter)``."""
-        rows = dict(self.rows)
+        rows = {**self.rows, **{leaf: pairs.rows() for leaf, pairs in self.pairs.items()}}
         for factors in self.factors.values():
             for product, part in factors.split(factors.rows()):
                 back = partial(_to_parameter, product, self.network.leaves[product.leaf])
                 rows[product.leaf] = jax.vmap(jax.vmap(back))(part)
-        return [rows[place] for place in range(len(self.network.leaves))]
+        return [rows[place].astype(leaf.dtype) for place, leaf in enumerate(self.network.leaves)]
 
     def _part(self, values: jax.Array) -> jax.Array:
         return values if self.is_holomorphic else values.real
@@ -148,6 +158,9 @@ def log_derivatives(
         samples: ``(Ns, N)``.
     """
     n_components, is_holomorphic = components(network, mode)
+    if network.is_quadratic and n_components == 1:
+        x = samples.astype(jnp.finfo(network.leaves[0].dtype).dtype)
+        return LogDerivatives({}, {0: Pairs(x)}, {}, network, is_holomorphic)
     products = network.products
     direct = sorted(network.direct)
     taps = [jnp.zeros((*product.lengths, *product.y.shape), product.y.dtype) for product in products]
@@ -224,7 +237,7 @@ def _collect(
     for place, leaf in enumerate(network.leaves):
         if place not in known:  # ln ψ doesn't depend on it
             rows[place] = jnp.zeros((*shape, *leaf.shape), leaf.dtype)
-    return LogDerivatives(kept, rows, network, is_holomorphic)
+    return LogDerivatives(kept, {}, rows, network, is_holomorphic)
 
 
 def _leaves_of(product: Product) -> list[int]:
@@ -263,6 +276,9 @@ def gram(rows: LogDerivatives, columns: LogDerivatives) -> jax.Array:
         ``(Ns, C, Ns', C)``: Re(G·G'*), or G·G'* for a holomorphic ln ψ.
     """
     total = None
+    for leaf in columns.pairs:
+        term = rows.pairs[leaf].gram(columns.pairs[leaf])
+        total = term if total is None else total + term
     for leaf in columns.factors:
         term = _gram_of_factors(rows.factors[leaf], columns.factors[leaf], columns.is_holomorphic)
         total = term if total is None else total + term

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ferroket._compat.netket import JACOBIAN, STEP_METHOD, UPDATES
 from ferroket.natural_gradient import jacobian as jacobians
-from ferroket.natural_gradient.mixing import mixes_samples
+from ferroket.natural_gradient.examination import examine
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, update_by_qgt
 
 _NETKETS = {name: update.find() for name, update in UPDATES.items()}
@@ -84,7 +84,7 @@ def _unless_mixed(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(ours)
     def update(log_psi: Any, local_energies: Any, parameters: Any, state: Any, samples: Any, **settings: Any) -> Any:
-        function = netkets if mixes_samples(log_psi, parameters, state, samples) else ours
+        function = netkets if examine(log_psi, parameters, state, samples).mixes_samples else ours
         return function(log_psi, local_energies, parameters, state, samples, **settings)
 
     return update

@@ -21,10 +21,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import netket as nk
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 from ferroket._compat.jax import jaxpr_of
+from ferroket.natural_gradient.examination import model_of_function
 
 Step = tuple[Any, tuple[tuple[str, Any], ...], int]
 """What is done to a parameter: the primitive, its settings, and in how many loops over parts of it."""
@@ -390,6 +392,8 @@ class Network:
     dtype: np.dtype[Any]
     """Of ln ψ."""
     is_holomorphic: bool
+    is_quadratic: bool = False
+    """Whether it is known to be NetKet's Jastrow factor, see :class:`ferroket.natural_gradient.pairs.Pairs`."""
 
     @property
     def tree(self) -> Any:
@@ -440,8 +444,12 @@ def read(
         return found.as_it_is(result)
 
     jax.eval_shape(discover, leaves, *shapes[1:])
-    holomorphic = _is_holomorphic(one, *shapes) if is_holomorphic is None else is_holomorphic
-    return Network(jaxpr, treedef, tuple(leaves), tuple(found.products), found.direct, out.dtype, holomorphic)
+    is_quadratic = isinstance(model_of_function(log_psi), nk.models.Jastrow)
+    if is_holomorphic is None:
+        is_complex = jnp.issubdtype(out.dtype, jnp.complexfloating)
+        is_holomorphic = (is_quadratic and is_complex) or _is_holomorphic(one, *shapes)
+    products = tuple(found.products)
+    return Network(jaxpr, treedef, tuple(leaves), products, found.direct, out.dtype, is_holomorphic, is_quadratic)
 
 
 # Holomorphic functions
