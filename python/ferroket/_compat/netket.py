@@ -36,7 +36,7 @@ _LOG_PSI = "the network as NetKet gives it to the kernels of local energies and 
 _IN_PLACE = "to notice that an operator was changed in place: whether its tables are to be computed anew, and that"
 
 _DEFINITION = "our operators are instances of NetKet's, whose methods read and write it"
-_CALLED = "our operators override it, since NetKet's other methods call it"
+_CALLED = "our classes override it, since NetKet's other methods call it"
 
 _SAMPLING = {
     "_sample_chain": ("self", "machine", "parameters", "state", "chain_length", "return_log_probabilities"),
@@ -89,6 +89,7 @@ PRIVATE = (
         for name in names
     ),
     *_ORDER,
+    Private("netket.optimizer.linear_operator:LinearOperator._solve", _CALLED, inherited=True),
     Private("netket.driver:VMC_SR._linear_solver", "to tell which matrix the solver of a driver gets"),
     Private("netket.operator:PauliStringsJax._cutoff", "the cutoff of Pauli strings isn't public, that of fermions is"),
     Private(

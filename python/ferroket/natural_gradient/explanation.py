@@ -22,7 +22,7 @@ class Layer:
     name: str
     shape: tuple[int, ...]
     form: str
-    """``factors``, ``rows of factors``, or ``rows``."""
+    """``factors``, ``rows of factors``, ``rows``, or ``closed form``."""
     found: str
     """How it is used."""
     flops: float
@@ -118,10 +118,17 @@ def layers_of(network: Network, n_samples: int, n_components: int) -> list[Layer
     names = ["/".join(_key(key) for key in path) for path, _ in jax.tree.leaves_with_path(network.tree)]
     result = []
     for place, (name, leaf) in enumerate(zip(names, network.leaves, strict=True)):
+        if network.is_quadratic and n_components == 1:
+            memory, flops = n_samples * _sites(leaf) * leaf.dtype.itemsize, 4 * n_samples**2 * _sites(leaf)
+            result.append(Layer(name, leaf.shape, "closed form", "products of pairs of sites", flops, memory))
+            continue
         products = [product for product in network.products if product.leaf == place]
         uses = sorted(network.direct.get(place, ()))
+        kernel = next((p.leaf for p in network.products if p.bias is not None and p.bias.leaf == place), None)
         size = math.prod(leaf.shape)
-        if products and not uses and len({product.layout for product in products}) == 1:
+        if kernel is not None and not uses:
+            result.append(Layer(name, leaf.shape, "factors", f"one more row of {names[kernel]}", 0, 0))
+        elif products and not uses and len({product.layout for product in products}) == 1:
             _, n_in, n_out = products[0].sizes
             parts, positions = products[0].n_parts, sum(product.n_positions for product in products)
             cost = cost_of(n_samples, n_components, parts, positions, n_in, n_out)
@@ -140,6 +147,11 @@ def layers_of(network: Network, n_samples: int, n_components: int) -> list[Layer
             found = " and ".join(ways) or "the log-amplitude doesn't depend on it"
         result.append(Layer(name, leaf.shape, form, found, flops, memory))
     return result
+
+
+def _sites(pairs: jax.ShapeDtypeStruct) -> int:
+    """N of N (N − 1)/2."""
+    return (1 + math.isqrt(1 + 8 * math.prod(pairs.shape))) // 2
 
 
 def _key(key: Any) -> str:
