@@ -11,6 +11,7 @@ import pkgutil
 import sys
 import textwrap
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import version
@@ -85,17 +86,23 @@ def is_newest(package: str) -> bool:
     return Version(version(package)) >= max(map(Version, tested["jax" if package == "jaxlib" else package]))
 
 
+@cache
+def lines_of_names() -> dict[str, list[str]]:
+    """Where our source has each name: as one of its own, as an attribute, imported, or as a method."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in SOURCES:
+        for node in ast.walk(parsed(path)):
+            names = {getattr(node, "attr", None), getattr(node, "id", None)}
+            if isinstance(node, ast.alias | ast.FunctionDef):
+                names.add(node.name)
+            for name in filter(None, names):
+                found[name].append(f"ferroket/{title(path)}:{node.lineno}")  # type: ignore[attr-defined]
+    return found
+
+
 def places(name: str) -> str:
     """Where our source has the last part of a name."""
-    last = name.replace(":", ".").rsplit(".", 1)[1]
-    found = [
-        f"ferroket/{title(path)}:{node.lineno}"
-        for path in SOURCES
-        for node in ast.walk(parsed(path))
-        if last in (getattr(node, "attr", None), getattr(node, "id", None))
-        or (isinstance(node, ast.alias | ast.FunctionDef) and node.name == last)
-    ]
-    return ", ".join(found)
+    return ", ".join(lines_of_names().get(name.replace(":", ".").rsplit(".", 1)[1], []))
 
 
 def find(name: str) -> Any:

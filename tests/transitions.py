@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import jax
@@ -91,12 +91,14 @@ def exchange_moves(clusters: Any, weights: Any = None) -> Callable[[np.ndarray],
 
 
 def connected_moves(operator: Any) -> Callable[[np.ndarray], list[tuple[tuple[int, ...], float]]]:
-    hilbert = operator.hilbert
-    indices = np.asarray(hilbert.states_to_local_indices(hilbert.all_states()))
-    number = {tuple(row): i for i, row in enumerate(indices)}
-    dense = np.asarray(operator.to_dense())
+    @cache  # and not where a module is imported
+    def elements() -> tuple[np.ndarray, dict[tuple[int, ...], int], np.ndarray]:
+        hilbert = operator.hilbert
+        indices = np.asarray(hilbert.states_to_local_indices(hilbert.all_states()))
+        return indices, {tuple(row): i for i, row in enumerate(indices)}, np.asarray(operator.to_dense())
 
     def moves(row: np.ndarray) -> list[tuple[tuple[int, ...], float]]:
+        indices, number, dense = elements()
         others = indices[dense[number[tuple(row)]] != 0]
         return [(tuple(int(site) for site in np.flatnonzero(other != row)), 1.0) for other in others]
 
