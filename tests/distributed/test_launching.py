@@ -121,7 +121,7 @@ def launch(folder: Path, script: str, *options: str, kind: str = "mpich", timeou
         return job.end(timeout)
 
 
-@pytest.mark.quick("mpich", "openmpi", "gloo")
+@pytest.mark.quick("openmpi", "gloo")
 @pytest.mark.mpi
 @pytest.mark.parametrize("kind", ALL_KINDS)
 def test_every_mpi_and_none(kind: str, tmp_path: Path) -> None:

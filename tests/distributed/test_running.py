@@ -150,7 +150,7 @@ print(fk.local_energy.is_enabled(), kernel is local_value_kernel_jax, fk.explain
 """
 
 
-@pytest.mark.quick("options1-True False known ratios", "options2-False True NetKet")
+@pytest.mark.quick("options1-True False known ratios")
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

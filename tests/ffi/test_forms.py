@@ -149,6 +149,7 @@ def test_coefficients_that_are_zero_keep_their_elements(name):
         np.testing.assert_array_equal(elements(zero)[1], np.zeros((6, form.max_conn_size)))
 
 
+@pytest.mark.quick("kinds", "matrices")
 @pytest.mark.parametrize("name", FORMS)
 def test_more_elements_than_there_is_room_for(name):
     form = forms.some_forms()[name]
@@ -263,6 +264,7 @@ def test_compact_elements_in_steps(name, off_diagonal_only):
             np.testing.assert_allclose(mine, other, rtol=1e-14)
 
 
+@pytest.mark.thorough
 def test_compact_elements_from_a_cursor():
     form = forms.some_forms()["matrices"]
     x = forms.states_of(form, 6)
@@ -311,6 +313,7 @@ def matrix(form, x):
     return np.stack([forms.by_definition(form.replace_values(row), x)[1] for row in unit], axis=-1)
 
 
+@pytest.mark.quick("terms-complex128", "matrices-float64")
 @pytest.mark.parametrize(("name", "dtype"), [("terms", "complex128"), ("kinds", "float64"), ("matrices", "float64")])
 def test_derivative_by_the_coefficients(name, dtype):
     form = forms.some_forms(dtype=dtype)[name]

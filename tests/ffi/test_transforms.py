@@ -31,6 +31,7 @@ def loss(make):
     return lambda h, J, x=X: jnp.sum(WEIGHTS * jnp.abs(make(h, J).get_conn_padded(x)[1]) ** 3)
 
 
+@pytest.mark.quick("argnums2")
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])
 @pytest.mark.parametrize("derivative", [jax.grad, jax.jacfwd, jax.jacrev])
 @pytest.mark.parametrize("argnums", [0, 1, (0, 1)])

@@ -84,6 +84,7 @@ def compare(operator, network):
     np.testing.assert_allclose(results, expected, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.quick("0-7", "33-7", "33-None")
 @pytest.mark.parametrize("chunk_size", [1, 7, 64, 10_000, None])
 @pytest.mark.parametrize("n_samples", [0, 1, 33])
 def test_chunks(n_samples, chunk_size):

@@ -47,6 +47,7 @@ def experimental() -> Iterator[None]:
 IN_CHUNKS = list(HAMILTONIANS) if FULL else ["Ising", "squared"]
 
 
+@pytest.mark.quick("numba-None", "a product-None", "ours squared-None", "squared-4")
 @pytest.mark.parametrize(
     ("name", "chunk_size"), [*((name, None) for name in HAMILTONIANS), *((name, 4) for name in IN_CHUNKS)]
 )
@@ -65,6 +66,7 @@ NAMES = ["numba", "a sum", "a product", "squared"]
 OF_MODELS = {"RBM": NAMES if FULL else NAMES[2:], "any network": NAMES if FULL else ["numba", "squared"]}
 
 
+@pytest.mark.quick("RBM-a product", "any network-squared")
 @pytest.mark.parametrize(("model", "name"), [(model, name) for model, names in OF_MODELS.items() for name in names])
 @pytest.mark.usefixtures("experimental")
 def test_the_same_gradients(model: str, name: str) -> None:

@@ -83,6 +83,7 @@ def test_parameters_of_another_dtype(model: Any) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+@pytest.mark.quick("Heisenberg-one-nan", "one site-one-inf", "diagonal-all-nan")
 @pytest.mark.parametrize(("where", "number"), [("one", np.nan), ("one", np.inf), ("all", np.nan)])
 @pytest.mark.parametrize(
     "operator",

@@ -57,6 +57,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.quick("Ising", "TermSum-SpinFlipOperator")
 @pytest.mark.parametrize(("a", "b"), PAIRS)
 def test_sums_and_products(a, b):
     left, right = OPERATORS[a](), OPERATORS[b]()
@@ -256,6 +257,7 @@ CUTOFFS = {
 }
 
 
+@pytest.mark.quick("LocalOperator")
 @pytest.mark.parametrize("cutoff", [1e-10, 1e-3, 0.6])
 @pytest.mark.parametrize("name", CUTOFFS)
 def test_cutoffs(name, cutoff):
@@ -277,6 +279,7 @@ def test_terms_that_cancel():
     assert (strings - strings).max_conn_size == matrices.max_conn_size == 0
 
 
+@pytest.mark.quick("terms")
 @pytest.mark.parametrize("hilbert", [SPINS, SPIN_ONE], ids=["terms", "matrices"])
 def test_no_terms(hilbert):
     for nothing in (op.LocalOperator(hilbert), nk.operator.LocalOperatorJax(hilbert)):
@@ -290,6 +293,7 @@ def test_no_terms(hilbert):
         assert vstate.expect(nothing).mean == 0
 
 
+@pytest.mark.quick("all")
 @pytest.mark.parametrize("hilbert", [SPINS, SINGLETS], ids=["all", "singlets"])
 def test_cutoff_of_strings_that_nearly_cancel(hilbert):
     # XX + YY connects no parallel spins. What is left is smaller than the cutoff, and leads out of the singlets.
@@ -380,6 +384,7 @@ def test_dtypes_in_place():
     assert_equal(b, 2j * dense(conserving))
 
 
+@pytest.mark.quick("sparse + dense", "strings")
 @pytest.mark.parametrize(
     "operator",
     [

@@ -377,6 +377,13 @@ def test_flattened_elements_in_a_traced_function():
         jax.jit(lambda x: operator.get_conn_flattened(x, sections))(np.ones((1, 4)))
 
 
+@pytest.mark.quick(
+    "transverse-field Ising model",
+    "sum of local matrices, spin 1",
+    "Pauli strings",
+    "permutation of sites",
+    "sum of operators",
+)
 @examples
 def test_samples_of_another_space(example):
     """Each wrong value is named, with its place; the first of two, as in one sample after the other."""

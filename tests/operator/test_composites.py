@@ -121,7 +121,7 @@ def lindbladian(H, jumps):
     )
 
 
-@pytest.mark.quick("LocalOperator")
+@pytest.mark.quick("Ising and a field")
 @pytest.mark.parametrize("title", LINDBLADS)
 def test_liouvillians(title):
     H, jumps = LINDBLADS[title](op)

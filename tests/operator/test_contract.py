@@ -106,6 +106,7 @@ def test_matrices(example):
     np.testing.assert_allclose(operator @ vectors, expected @ vectors, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.thorough
 def test_sparse_matrices_of_jax():
     """NetKet's own, from padded elements, which takes XLA long: one is enough."""
     (example,) = (example for example in EXAMPLES if example.title == "sum of local matrices, spin 1")
@@ -255,6 +256,7 @@ def test_derivatives_by_the_coefficients(example):
     np.testing.assert_allclose((slope * direction).sum().real, slope_by_difference, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.quick("Pauli strings")
 @pytest.mark.parametrize("title", ["sum of local matrices, spin 1", "Pauli strings", "Ising model"])
 def test_derivative_by_the_operator(title):
     (example,) = (example for example in EXAMPLES if title in example.title)
@@ -266,9 +268,7 @@ def test_derivative_by_the_operator(title):
 # Arithmetic
 
 
-@pytest.mark.quick(
-    "transverse-field Ising model", "sum of local matrices, spin 1", "Pauli strings", "fermions in second quantisation"
-)
+@pytest.mark.quick("sum of local matrices, spin 1", "fermions in second quantisation")
 @with_coefficients
 def test_arithmetic_stays_ours(example):
     a, b, A = example.ours(), example.ours(), example.matrix
@@ -311,6 +311,9 @@ def test_arithmetic_in_place_makes_no_others_change(example):
 # Conversions
 
 
+@pytest.mark.quick(
+    "transverse-field Ising model", "sum of local matrices, spin 1", "Pauli strings", "product of operators"
+)
 @examples
 def test_accelerate(example):
     ours = example.ours()
@@ -333,6 +336,7 @@ def model():
     return nk.models.RBM(alpha=1, param_dtype=complex)
 
 
+@pytest.mark.quick("Pauli strings", "permutation of sites")
 @examples
 def test_expectation_values(example):
     operator = example.ours()
@@ -341,6 +345,7 @@ def test_expectation_values(example):
     np.testing.assert_allclose(vstate.expect(operator).mean, psi.conj() @ example.matrix @ psi, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("title", ["sum of local matrices, spin 1", "permutation of sites"])
 def test_as_netkets_operator_in_a_state(title):
     """Matrices and permutations, as Ising has more tests: estimates, gradients, chunks as with NetKet's operator."""
@@ -359,6 +364,7 @@ def test_as_netkets_operator_in_a_state(title):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11), *results)
 
 
+@pytest.mark.thorough
 def test_serialization_of_a_state_that_samples_with_an_operator():
     (example,) = (example for example in EXAMPLES if example.title == "Heisenberg model")
     operator = example.ours()

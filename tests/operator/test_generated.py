@@ -56,6 +56,13 @@ def padding(configurations: np.ndarray, elements: np.ndarray, sample: np.ndarray
     return int(np.argmin(empty[::-1])) if not empty.all() else empty.size
 
 
+@pytest.mark.quick(
+    "LocalOperator",
+    "PauliStrings",
+    "BoseHubbard",
+    "FermionOperator2nd",
+    "ParticleNumberAndSpinConservingFermioperator2nd",
+)
 @families
 def test_on_cpus(family):
     seen = []
@@ -134,6 +141,7 @@ def test_compact(family):
     check()
 
 
+@pytest.mark.quick("LocalOperator", "FermionOperator2nd")
 @families
 def test_as_on_gpus(family):
     """Order and padding included: the same arrays as on CPUs."""

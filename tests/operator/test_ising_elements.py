@@ -50,6 +50,7 @@ def test_random_operators(problem):
     assert ours.n_conn(problem.x).dtype == jnp.int32
 
 
+@pytest.mark.quick("graph0-hilbert0")
 @pytest.mark.parametrize("hilbert", [nk.hilbert.Spin(0.5, 6), nk.hilbert.Spin(0.5, 6, inverted_ordering=True)])
 @pytest.mark.parametrize("graph", [nk.graph.Chain(6), nk.graph.Grid((2, 3), pbc=False)])
 def test_numba(hilbert, graph):
@@ -84,6 +85,7 @@ def test_dense_matrix(hilbert, h, J, dtype):
     np.testing.assert_allclose(operator.to_local_operator().to_dense(), operator.to_dense(), atol=1e-14)
 
 
+@pytest.mark.thorough
 def test_ground_state_energy_of_the_critical_chain():
     # E₀ = -Σₖ ε(k)/2 with ε(k) = 4 |sin(k/2)| at h = J = 1, k = π(2m+1)/N for even fermion parity.
     n = 10

@@ -37,7 +37,7 @@ def assert_matrix(found: Any, expected: Any) -> None:
 # Connected elements
 
 
-@pytest.mark.quick("Rydberg atoms", "matrices", "a permutation")
+@pytest.mark.quick("Rydberg atoms", "matrices")
 @cases
 def test_connected_elements(case: Case) -> None:
     operator, x = case.make(fk.operator, case.hilbert), case.states
@@ -128,7 +128,7 @@ def test_four_devices() -> None:
 # What is made of them
 
 
-@pytest.mark.quick("Rydberg atoms", "fermions", "a product of spaces")
+@pytest.mark.quick("Rydberg atoms", "a product of spaces")
 @cases
 def test_accelerate(case: Case) -> None:
     accelerated = fk.accelerate(case.make(nk.operator, case.hilbert))

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,23 +58,16 @@ def cells(column: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("example", "cell"), known, ids=[f"{column}-{e.title}" for e, _ in known])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """A process with four devices, which works while the other tests do; and the file that it writes."""
+@pytest.fixture(scope="module")
+def four_devices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+    """What a process with four devices has found."""
     file = tmp_path_factory.mktemp("four_devices") / "found.npz"
     environment = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "NUMBA_DISABLE_JIT": "1"}
     command = [sys.executable, four_devices_program.__file__, str(file)]
-    with subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True) as started:
-        yield started, file
-        started.kill()
-
-
-@pytest.fixture(scope="module")
-def four_devices(process: tuple[subprocess.Popen[str], Path]) -> dict[str, np.ndarray]:
-    """What four devices have found."""
-    started, file = process
-    _, errors = started.communicate(timeout=200)
-    assert started.returncode == 0, errors[-8000:]
+    run = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert run.returncode == 0, run.stderr[-8000:]
     with np.load(file) as found:
         return dict(found)
 
@@ -175,11 +167,19 @@ def test_sharded(example: Example, cell: str, four_devices: dict[str, np.ndarray
     assert works is (cell == "yes"), four_devices[f"{example.title}/collectives"]
 
 
-@pytest.mark.parametrize(
+known_rows = pytest.mark.parametrize(
     "row", [row for row in ROWS if row.operator in BY_TITLE], ids=lambda row: f"class-{row.operator}"
 )
-def test_classes(row: Row, four_devices: dict[str, np.ndarray]) -> None:
+
+
+@known_rows
+def test_classes(row: Row) -> None:
     assert row.netket == BY_TITLE[row.operator].netket
+    assert isinstance(BY_TITLE[row.operator].ours(), getattr(fk.operator, row.ferroket))
+
+
+@pytest.mark.thorough
+@known_rows
+def test_classes_of_what_is_accelerated(row: Row, four_devices: dict[str, np.ndarray]) -> None:
     assert four_devices[f"{row.operator}/is NetKet's"]
     assert row.ferroket == four_devices[f"{row.operator}/accelerated"]
-    assert isinstance(BY_TITLE[row.operator].ours(), getattr(fk.operator, row.ferroket))

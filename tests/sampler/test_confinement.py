@@ -94,6 +94,7 @@ def test_transitions(name: str) -> None:
         assert abs(np.asarray(found.state.n_accepted_proc).sum() - moved) <= len(numbers)
 
 
+@pytest.mark.quick("local")
 @pytest.mark.parametrize("name", ["local", "Hamiltonian"])
 def test_enabling(name: str) -> None:
     """NetKet's own samplers, in an unchanged script."""

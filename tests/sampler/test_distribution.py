@@ -47,14 +47,14 @@ def check_distribution(case: Case, model: Any, power: float = 2.0, **options: An
 LONG = ("RBM, no biases", "RBM, complex64", "RBMModPhase, no bias", "RBMSymm, no biases", "RBMMultiVal, no biases")
 
 
-@pytest.mark.quick("RBMModPhase", "RBMMultiVal", "Jastrow")
+@pytest.mark.quick("RBMModPhase", "Jastrow")
 @pytest.mark.parametrize("name", [name for name in MODELS if FULL or name not in LONG])
 def test_every_model(name: str) -> None:
     # RBMMultiVal's classes are 0, 1, ... which qubits are.
     check_distribution(CASES["local, qubits" if name.startswith("RBMMultiVal") else "local"], MODELS[name])
 
 
-@pytest.mark.quick("RBM-local", "RBM, complex-exchange, weighted", "Jastrow, real-fermions", "RBM-Heisenberg")
+@pytest.mark.quick("RBM-local", "RBM, complex-exchange, weighted", "Jastrow, real-fermions")
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("model", ["RBM", "RBM, complex", "Jastrow, real"])
 def test_every_rule(name: str, model: str) -> None:
@@ -85,7 +85,7 @@ def test_large_parameters() -> None:
         assert p_value(counts, probabilities * counts.sum()) > LEAST
 
 
-@pytest.mark.quick("Heisenberg", "Pauli strings", "exchange, weighted", "fermions", "local, qubits")
+@pytest.mark.quick("Heisenberg", "Pauli strings", "fermions")
 @pytest.mark.parametrize("name", CASES)
 def test_transitions(name: str) -> None:
     """Each single step: how often each move is made, against the transition matrix, and back as often as there."""
@@ -112,6 +112,7 @@ def test_transitions(name: str) -> None:
     assert abs(float(found.state.acceptance) - expected) < 4 * error
 
 
+@pytest.mark.quick("Heisenberg")
 @pytest.mark.parametrize("name", ["local", "exchange", "Heisenberg"])
 def test_as_netkets(name: str) -> None:
     """Acceptance and autocorrelation are those of NetKet's samplers."""
@@ -128,6 +129,7 @@ def test_as_netkets(name: str) -> None:
         assert abs(ours.mean() - theirs.mean()) < 4 * error
 
 
+@pytest.mark.quick("fermions")
 @pytest.mark.parametrize("name", ["exchange", "fermions", "Heisenberg"])
 def test_constraints_are_kept(name: str) -> None:
     """On many sites, where a chain is long enough to sum everything up anew."""

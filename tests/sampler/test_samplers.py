@@ -57,7 +57,7 @@ OPTIONS = {"n_chains": 8, "dtype": np.float32, "sweep_size": 3, "machine_pow": 1
 WITH_OPTIONS = CASES if FULL else ("local", "exchange", "Heisenberg")
 
 
-@pytest.mark.quick("local-options0", "Heisenberg-options11")
+@pytest.mark.quick("Heisenberg-options11")
 @pytest.mark.parametrize(
     ("name", "options"), [*((name, {}) for name in CASES), *((name, OPTIONS) for name in WITH_OPTIONS)]
 )
@@ -80,7 +80,7 @@ def test_states_and_samples_have_netkets_types(name: str, options: dict[str, Any
     assert type(sampler) is nk.sampler.MetropolisSampler
 
 
-@pytest.mark.quick("4-RBM, complex", "None-Jastrow", "None-RBMModPhase")
+@pytest.mark.quick("4-RBM, complex", "None-Jastrow")
 @pytest.mark.parametrize("name", ["RBM, complex", "RBMModPhase", "Jastrow", "RBM, float32"])
 @pytest.mark.parametrize("chunk_size", [None, 4])
 def test_log_probabilities_are_the_models(name: str, chunk_size: int | None) -> None:
@@ -180,6 +180,7 @@ def test_another_power_compiles_nothing() -> None:
     assert not np.array_equal(results[0], results[1])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["local", "Ising"])
 def test_a_ground_state(name: str) -> None:
     model = nk.models.RBM(alpha=1, kernel_init=jax.nn.initializers.normal(0.2), param_dtype=float)
@@ -268,6 +269,7 @@ def test_models_given_as_functions_are_netkets() -> None:
 # In an unchanged script
 
 
+@pytest.mark.quick("Ising", "fermions")
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("local, qubits", "exchange", "Heisenberg")])
 def test_enabling(name: str) -> None:
     sampler, ours = (CASES[name].make(library) for library in (nk.sampler, fk.sampler))
