@@ -16,7 +16,7 @@ def test_what_needs_no_jax_imports_none(module: str) -> None:
     run(f"import {module}, sys; assert not {{'jax', 'netket', 'numba'}} & set(sys.modules), set(sys.modules)")
 
 
-@pytest.mark.quick("operator.ising", "sampler")
+@pytest.mark.quick("sampler")
 @pytest.mark.parametrize("first", ["operator.ising", "ansatz", "sampler", "local_energy.forces"])
 def test_netkets_states_know_our_operators_as_soon_as_there_can_be_one(first: str) -> None:
     """Whatever is imported first."""

@@ -39,6 +39,7 @@ def test_report(tmp_path):
     assert first["ratios"]["NetKet JAX"] == pytest.approx(first["seconds"]["NetKet JAX"] / first["seconds"]["Ferroket"])
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("small")
 def test_netkets_conserving_operators_are_timed_on_integers():
     report = operators.run(cases="fermions", batch=4, rounds=1)

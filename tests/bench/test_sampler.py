@@ -48,6 +48,7 @@ def test_another_acceptance_is_not_timed():
         sampler.compare(0.55, 0.5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", states.CASES | states.MORE)
 def test_every_case_has_chains_in_rust(name):
     case = (states.CASES | states.MORE)[name]

@@ -360,6 +360,7 @@ print("done")
 # Bad input: an error before anything is started.
 
 
+@pytest.mark.quick("options0", "options3", "options4")
 @pytest.mark.parametrize(
     ("options", "message"),
     [

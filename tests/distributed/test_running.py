@@ -60,6 +60,7 @@ def outcome(command: list[str], folder: Path, **env: str) -> tuple[int, str, str
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.quick("show.py --help -m -n 3 -- --label", "archive.zip x", "-m package.module a -m b", "syntax.py")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -82,6 +83,9 @@ def test_as_if_run_by_python(project: Path, arguments: str) -> None:
     assert stdout.count("runs [") == stdout.count("ends [") == (code == 0)
 
 
+@pytest.mark.quick(
+    "sys.exit(3)", "sys.exit('a message')", "1 / 0", "raise KeyboardInterrupt", "os.kill(os.getpid(), 15)"
+)
 @pytest.mark.parametrize(
     ("do", "code"),
     [

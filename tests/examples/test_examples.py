@@ -47,6 +47,7 @@ def test_mesh(n: int) -> None:
     ]
 
 
+@pytest.mark.quick("2")
 @pytest.mark.mpi
 @pytest.mark.parametrize("n", RANKS)
 def test_arrays(n: int) -> None:

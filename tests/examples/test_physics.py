@@ -14,7 +14,6 @@ from mpi import FULL, environment, mpirun, run_command
 pytestmark = pytest.mark.timeout(1200)
 
 
-@pytest.mark.quick("ising_vmc-0.005")
 @pytest.mark.mpi
 @pytest.mark.parametrize(
     ("name", "at_most"),

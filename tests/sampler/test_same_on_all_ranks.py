@@ -99,7 +99,6 @@ def test_four_devices(alone: dict[str, object]) -> None:
     assert (numbers["chains"], numbers["warned"]) == (12, True)
 
 
-@pytest.mark.quick("2")
 @pytest.mark.mpi
 @pytest.mark.parametrize("n", [2, 4, 8] if FULL else [2, 8])
 def test_ranks(alone: dict[str, object], n: int) -> None:
