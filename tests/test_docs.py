@@ -78,7 +78,15 @@ def test_python_blocks_run_and_say_what_comes_out(page: Path, tmp_path: Path, mo
 
 
 @pytest.mark.parametrize(
-    ("page", "at_least"), [("operators", 10), ("local-energy", 4), ("sampling", 5), ("arrays", 2), ("coming-from", 3)]
+    ("page", "at_least"),
+    [
+        ("operators", 10),
+        ("local-energy", 4),
+        ("sampling", 5),
+        ("natural-gradient", 9),
+        ("arrays", 2),
+        ("coming-from", 3),
+    ],
 )
 def test_results_are_recognised(page: str, at_least: int) -> None:
     """The test above would pass if no comment were taken for a result."""
