@@ -1,6 +1,7 @@
-"""Drivers of stochastic reconfiguration that write no Jacobian down.
+"""Drivers of stochastic reconfiguration whose updates come from the factors of the log-derivatives.
 
-They are NetKet's in all else: see :class:`netket.driver.VMC_SR` and NetKet's ``Infidelity_SR`` for their arguments.
+With ``use_ntk=True``, by default for more parameters than samples, they write no Jacobian down. They are NetKet's in
+all else: see :class:`netket.driver.VMC_SR` and NetKet's ``Infidelity_SR`` for their arguments.
 """
 
 from ferroket._compat.netket import SR_DRIVERS

@@ -20,7 +20,9 @@ class Layer:
     """One parameter."""
 
     name: str
+    """Its place among the parameters, with slashes."""
     shape: tuple[int, ...]
+    """Of the parameter."""
     form: str
     """``factors``, ``rows of factors``, ``rows``, or ``closed form``."""
     found: str
@@ -43,6 +45,7 @@ class Explanation:
     path: str
     """``factors`` or ``NetKet``."""
     layers: list[Layer] = field(default_factory=list)
+    """The parameters."""
     matrix: str = ""
     """The matrix of the linear system, in words."""
     chunk_size: int | None = None

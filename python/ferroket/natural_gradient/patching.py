@@ -20,8 +20,9 @@ Driver = TypeVar("Driver")
 def enable() -> None:
     """Has NetKet's drivers and quantum geometric tensors take log-derivatives apart.
 
-    From now on ``VMC_SR`` and ``Infidelity_SR`` make their updates without a Jacobian, and ``QGTJacobianDense`` and
-    ``QGTJacobianPyTree``, and with them ``SR`` and TDVP, get theirs from its factors. Results are NetKet's.
+    From now on ``VMC_SR`` and ``Infidelity_SR`` make their updates by the neural tangent kernel without a Jacobian.
+    With ``use_ntk=False`` they get it from its factors, and so do ``QGTJacobianDense`` and ``QGTJacobianPyTree``, and
+    with these ``SR`` and TDVP. Results are NetKet's, but for rounding.
     """
     global _is_enabled  # noqa: PLW0603
     for name, update in UPDATES.items():

@@ -35,7 +35,7 @@ def update_by_ntk(
     chunk_size: int | None = None,
     weights: jax.Array | None = None,
 ) -> tuple[Any, Any, dict[str, Any]]:
-    """The update ``O† (O O† + λ)⁻¹ 2 (E_loc − E)`` with centred O over √Ns: minSR.
+    """The update ``O† (O O† + λ)⁻¹ 2 (E_loc − E)`` with centred O and local energies over √Ns: minSR.
 
     Chen and Heyl, Nature Physics 20, 1476 (2024); Rende et al., Communications Physics 7, 260 (2024). With momentum
     it is SPRING: Goldshlager, Abrahamsen, Lin, Journal of Computational Physics 516, 113351 (2024). Equals NetKet's
@@ -54,7 +54,7 @@ def update_by_ntk(
         momentum: μ of SPRING.
         old_updates: The last update, with complex parameters as NetKet's ``tree_to_real`` splits them.
         chunk_size: How many samples a device differentiates at once.
-        weights: None: the samples are drawn from |ψ|².
+        weights: None: the samples are drawn from ``|ψ|²``.
 
     Returns:
         The update of the parameters, the same for the next ``old_updates``, and what the solver tells.
@@ -142,7 +142,7 @@ def update_by_qgt(
     chunk_size: int | None = None,
     weights: jax.Array | None = None,
 ) -> tuple[Any, jax.Array | None, dict[str, Any]]:
-    """The update ``(O† O + λ)⁻¹ O† 2 (E_loc − E)`` with centred O over √Ns, for fewer parameters than samples.
+    """The update ``(O† O + λ)⁻¹ O† 2 (E_loc − E)`` for fewer parameters than samples. O is written down.
 
     Equals NetKet's ``sr``. See :func:`update_by_ntk` for the other arguments.
 
