@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 
 PAGES = Path(__file__).parents[1] / "docs" / "api"
-NAMESPACES = ("", ".operator", ".ansatz", ".local_energy", ".sampler", ".distributed")
+NAMESPACES = (
+    "",
+    ".operator",
+    ".ansatz",
+    ".local_energy",
+    ".sampler",
+    ".driver",
+    ".optimizer",
+    ".optimizer.qgt",
+    ".natural_gradient",
+    ".distributed",
+)
 # The names that the directives document: whole ones, or with the module that follows.
 DOCUMENTED = [
     f"{module}.{name}" if module else name
