@@ -2,7 +2,7 @@
 
     ferroket launch -n 1 --collectives gloo examples/netket_guide.py   # one process
     ferroket launch -n 4 --collectives gloo examples/netket_guide.py   # JAX's own collectives, without MPI
-    mpirun -n 4 ferroket run --no-accelerate examples/netket_guide.py  # over MPI, with NetKet's operators and samplers
+    mpirun -n 4 ferroket run --no-accelerate examples/netket_guide.py  # over MPI, with NetKet's own kernels
     mpirun -n 4 ferroket run examples/netket_guide.py                  # over MPI, with Ferroket's
 
 Where there are GPUs the first is sharded over all that are visible: `CUDA_VISIBLE_DEVICES=0,2` chooses two of a node's.

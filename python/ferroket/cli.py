@@ -40,7 +40,8 @@ Module = Annotated[bool, typer.Option("-m", help="Run a module, as python -m doe
 Accelerate = Annotated[
     bool,
     typer.Option(
-        "--accelerate/--no-accelerate", help="Use Ferroket's kernels in NetKet's operators and samplers: fk.enable()."
+        "--accelerate/--no-accelerate",
+        help="Use Ferroket's kernels and updates in NetKet's operators, samplers and drivers: fk.enable().",
     ),
 ]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")]

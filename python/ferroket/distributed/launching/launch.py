@@ -53,7 +53,7 @@ def launch(
         arguments: the script's.
         ranks: the number of processes, at least 1.
         module: whether to run a module, as ``python -m`` does.
-        accelerate: whether NetKet's own operators are to be accelerated.
+        accelerate: whether NetKet's own operators, samplers and drivers are to be accelerated.
         collectives: "mpi", or "gloo" for JAX's own over TCP, without MPI.
         label: whether each line begins with the rank that wrote it.
         only: the one rank whose output is shown; None shows all.
