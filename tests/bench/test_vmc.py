@@ -20,7 +20,7 @@ PARAMETERS = {
     "Heisenberg 10×10, RBM α=1": 100 * 100 + 2 * 100,
     "Heisenberg 10×10, complex RBM α=4": 100 * 400 + 100 + 400,
     "Heisenberg 10×10, Jastrow": 100 * 99 // 2,
-    "Heisenberg 10×10, MLP": (100 * 200 + 200) + (200 * 200 + 200) + (200 + 1),
+    "Heisenberg 10×10, MLP": (100 * 100 + 100) + (100 * 200 + 200) + (200 * 200 + 200) + (200 + 1),
     "Heisenberg 10×10, ResCNN": (9 * 16 + 16) + 4 * (9 * 16 * 16 + 16),
     "Heisenberg 10×10, GCNN": (100 * 4 + 4) + (100 * 4 * 4 + 4),
     "Heisenberg 10×10, ViT": (4 * 32 + 32)
@@ -84,7 +84,7 @@ def test_the_update_alone_is_that_of_the_step(state, options):
 
 
 def in_place():
-    return {name: getattr(update.modules[0], name) for name, update in UPDATES.items()}
+    return {name: update.current for name, update in UPDATES.items()}
 
 
 def test_updates_are_put_back_after_an_error():

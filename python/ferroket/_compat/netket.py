@@ -250,8 +250,13 @@ class Replaceable:
             found = () if function is None else inspect.signature(function).parameters
             if function is None or not set(self.parameters) <= set(found):
                 raise MissingNameError(f"{module.__name__}.{self.name}({', '.join(self.parameters)})", self.use)
-        result: Callable[..., Any] = getattr(self.modules[0], self.name)
-        return result
+        return self.current
+
+    @property
+    def current(self) -> Callable[..., Any]:
+        """What is in its place now, NetKet's or another."""
+        function: Callable[..., Any] = getattr(self.modules[0], self.name)
+        return function
 
     def replace(self, function: Callable[..., Any]) -> None:
         """Puts another function in its place."""

@@ -14,7 +14,7 @@ from netket.utils.group import Permutation, PermutationGroup
 class MLP(nn.Module):
     """Dense layers with GELUs between them."""
 
-    hidden: tuple[int, ...] = (200, 200)
+    hidden: tuple[int, ...] = (100, 200, 200)
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:

@@ -45,7 +45,7 @@ def driver_of(state: Any, operator: Any, options: Options) -> Any:
 @contextmanager
 def wrapped(wrap: Callable[[Update], Update]) -> Iterator[None]:
     """Within it, ``VMC_SR`` calls its update through a wrapper, whosever it is."""
-    functions = {name: update.find() for name, update in UPDATES.items()}
+    functions = {name: update.current for name, update in UPDATES.items()}
     for name, function in functions.items():
         UPDATES[name].replace(wrap(function))
     try:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from netket.vqs import FullSumState, VariationalState
 
 from ferroket._compat.netket import is_sr_driver, log_psi_of, solver_of
@@ -47,7 +48,7 @@ class Explanation:
     layers: list[Layer] = field(default_factory=list)
     """The parameters."""
     matrix: str = ""
-    """The matrix of the linear system, in words."""
+    """What is written down, and the matrix of the linear system, in words."""
     chunk_size: int | None = None
     """How many samples are differentiated at once, on each device."""
     reasons: list[str] = field(default_factory=list)
@@ -57,7 +58,7 @@ class Explanation:
         if self.path == "NetKet":
             lines = ["NetKet: NetKet's own update"]
         else:
-            lines = [f"{self.path}: no Jacobian; {self.matrix}"]
+            lines = [f"{self.path}: {self.matrix}"]
             lines += [f"  {layer}" for layer in self.layers]
             lines.append(f"samples differentiated at once: {self.chunk_size}")
         return "\n".join(lines + [f"not faster, because {reason}" for reason in self.reasons])
@@ -95,9 +96,10 @@ def explain(driver: Any) -> Explanation:
     network = read(*network_args, samples[0], None if complex_solver else False)
     n_samples = state.hilbert.n_states if is_sum else state.n_samples
     n_components, is_holomorphic = components(network, driver.mode)
-    side = (n_samples if driver.use_ntk else sum(math.prod(leaf.shape) for leaf in network.leaves)) * n_components
+    side = n_samples * n_components if driver.use_ntk else n_parameters(network, is_holomorphic)
     kind = "complex Hermitian" if is_holomorphic else "real symmetric"
-    matrix = f"one {kind} system of {side} unknowns"
+    matrix = f"{kind} system of {side} unknowns"
+    matrix = f"no Jacobian; one {matrix}" if driver.use_ntk else f"a Jacobian, written from factors; one {matrix}"
     if driver.mode == "complex" and not complex_solver and read(*network_args, samples[0]).is_holomorphic:
         why = (
             "proj_reg treats real and imaginary parts alike"
@@ -107,7 +109,7 @@ def explain(driver: Any) -> Explanation:
         reasons.append(f"the network is holomorphic, but {why}: the matrix is real and has twice the rows")
     n_local = -(-n_samples // jax.device_count())
     chunk = min(n_local, driver.chunk_size_bwd or max(1, MEMORY // bytes_of_a_sample(network)))
-    layers = layers_of(network, n_samples, n_components)
+    layers = layers_of(network, n_samples, n_components, writes_jacobian=not driver.use_ntk)
     reasons += [
         f"{layer.name} has rows of its own, since {layer.found}"
         for layer in layers
@@ -116,7 +118,14 @@ def explain(driver: Any) -> Explanation:
     return Explanation("factors", layers, matrix, chunk, reasons)
 
 
-def layers_of(network: Network, n_samples: int, n_components: int) -> list[Layer]:
+def n_parameters(network: Network, is_holomorphic: bool) -> int:
+    """How many there are, with real and imaginary parts apart unless ln ψ is holomorphic."""
+    sizes = [math.prod(leaf.shape) for leaf in network.leaves]
+    are_complex = [jnp.issubdtype(leaf.dtype, jnp.complexfloating) for leaf in network.leaves]
+    return sum(size * (1 + (split and not is_holomorphic)) for size, split in zip(sizes, are_complex, strict=True))
+
+
+def layers_of(network: Network, n_samples: int, n_components: int, *, writes_jacobian: bool = False) -> list[Layer]:
     """What is known of each parameter."""
     names = ["/".join(_key(key) for key in path) for path, _ in jax.tree.leaves_with_path(network.tree)]
     result = []
@@ -128,6 +137,8 @@ def layers_of(network: Network, n_samples: int, n_components: int) -> list[Layer
         products = [product for product in network.products if product.leaf == place]
         uses = sorted(network.direct.get(place, ()))
         kernel = next((p.leaf for p in network.products if p.bias is not None and p.bias.leaf == place), None)
+        if kernel is not None and (kernel in network.direct or [p.leaf for p in network.products].count(kernel) > 1):
+            kernel, uses = None, ["add"]
         size = math.prod(leaf.shape)
         if kernel is not None and not uses:
             result.append(Layer(name, leaf.shape, "factors", f"one more row of {names[kernel]}", 0, 0))
@@ -135,11 +146,11 @@ def layers_of(network: Network, n_samples: int, n_components: int) -> list[Layer
             _, n_in, n_out = products[0].sizes
             parts, positions = products[0].n_parts, sum(product.n_positions for product in products)
             cost = cost_of(n_samples, n_components, parts, positions, n_in, n_out)
-            form = "rows of factors" if cost.prefers_rows else "factors"
+            form = "rows of factors" if cost.prefers_rows or writes_jacobian else "factors"
             flops = 2 * n_samples * min(cost.by_factors, cost.by_rows)
             memory = n_samples * parts * positions * (n_in + n_components * n_out) * leaf.dtype.itemsize
             times = f"{positions} positions" if positions > 1 else "one position"
-            found = f"a product with {n_in} inputs and {n_out} outputs at {times}"
+            found = f"a product with {_count(n_in, 'input')} and {_count(n_out, 'output')} at {times}"
             found += f", in {parts} parts" if parts > 1 else ""
         else:
             form = "rows"
@@ -150,6 +161,10 @@ def layers_of(network: Network, n_samples: int, n_components: int) -> list[Layer
             found = " and ".join(ways) or "the log-amplitude doesn't depend on it"
         result.append(Layer(name, leaf.shape, form, found, flops, memory))
     return result
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _sites(pairs: jax.ShapeDtypeStruct) -> int:

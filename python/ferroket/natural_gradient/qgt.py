@@ -14,6 +14,7 @@ from netket.vqs import FullSumState
 
 from ferroket._compat.netket import log_psi_of
 from ferroket._compat.sharding import on_each_device
+from ferroket.natural_gradient.examination import examine
 from ferroket.natural_gradient.jacobian import written
 from ferroket.natural_gradient.log_derivatives import LogDerivatives
 from ferroket.natural_gradient.ntk import adjoint_dot, dot, log_derivatives_of
@@ -124,7 +125,8 @@ def quantum_geometric_tensor(
 
     Raises:
         NotImplementedError: There is a ``diag_scale``: only NetKet's tensors of Jacobians have one.
-        ValueError: ``holomorphic=True``, and ln ψ isn't holomorphic, as far as can be read.
+        ValueError: The network mixes samples; or ``holomorphic=True``, and ln ψ isn't holomorphic, as far as can be
+            read.
     """
     if diag_scale is not None:
         raise NotImplementedError("diag_scale needs a Jacobian: take nk.optimizer.qgt.QGTJacobianDense")
@@ -138,6 +140,11 @@ def quantum_geometric_tensor(
         samples = vstate.samples
     samples = jax.jit(lambda x: x.reshape(-1, x.shape[-1]))(samples)
     chunk_size = getattr(vstate, "chunk_size", None) if chunk_size is None else chunk_size
+    if examine(log_psi_of(vstate), vstate.parameters, vstate.model_state, samples).mixes_samples:
+        raise ValueError(
+            "the network mixes samples: its value for one depends on the others, and has no log-derivatives of one "
+            "sample: take nk.optimizer.qgt.QGTOnTheFly"
+        )
     rows = _rows(log_psi_of(vstate), vstate.parameters, vstate.model_state, samples, chunk_size, holomorphic is False)
     if holomorphic and not rows.is_holomorphic:
         raise ValueError(

@@ -14,7 +14,7 @@ from ferroket.operator.algebra.compiling import form_of_matrices
 from ferroket.operator.algebra.graph_hamiltonian import GraphHamiltonian
 from ferroket.operator.algebra.local_matrices import Entries, LocalTerms, sparse_matrix
 from ferroket.operator.algebra.registry import register
-from ferroket.operator.algebra.validation import check_coefficient, lattice_edges
+from ferroket.operator.algebra.validation import check_coefficient, lattice_edges, own
 from ferroket.operator.compiled import Form, local_states
 from ferroket.operator.local_operator import LocalOperator
 
@@ -82,8 +82,8 @@ class BoseHubbard(GraphHamiltonian, nk.operator.BoseHubbardJax):
     @classmethod
     def from_netket(cls, operator: Any) -> Self:
         """The operator that equals one of NetKet's, of the same dtype."""
-        coefficients = (operator.U, operator.V, operator.J, operator.mu)
-        return cls(operator.hilbert, np.asarray(operator.edges), *coefficients, dtype=operator.dtype)
+        U, V, J, mu = map(own, (operator.U, operator.V, operator.J, operator.mu))
+        return cls(operator.hilbert, np.asarray(operator.edges), U, V, J, mu, dtype=operator.dtype)
 
     # The form: one for all coefficients, whose values are a matrix times these.
 

@@ -13,7 +13,7 @@ from ferroket.operator.algebra.graph_hamiltonian import GraphHamiltonian
 from ferroket.operator.algebra.local_matrices import sparse_matrix
 from ferroket.operator.algebra.registry import register
 from ferroket.operator.algebra.sectors import leaving, own_constraints, sectors
-from ferroket.operator.algebra.validation import check_coefficient, is_traced, lattice_edges, two_local_states
+from ferroket.operator.algebra.validation import check_coefficient, is_traced, lattice_edges, own, two_local_states
 from ferroket.operator.compiled import Form, Terms, local_states, site_bits
 from ferroket.operator.compiled.ising import ising_elements
 from ferroket.operator.local_operator import LocalOperator
@@ -66,7 +66,8 @@ class Ising(GraphHamiltonian, nk.operator.IsingJax):
     @classmethod
     def from_netket(cls, operator: Any) -> Self:
         """The operator that equals one of NetKet's, of the same dtype."""
-        return cls(operator.hilbert, graph=operator.edges, h=operator.h, J=operator.J, dtype=operator.dtype)
+        h, J = own(operator.h), own(operator.J)
+        return cls(operator.hilbert, graph=operator.edges, h=h, J=J, dtype=operator.dtype)
 
     def _with(self, values: Sequence[Any]) -> Self:
         new = super()._with(values)

@@ -29,6 +29,7 @@ from ferroket.operator.algebra.validation import (
     check_hilbert,
     has_two_states,
     is_traced,
+    own,
     tolerance,
 )
 
@@ -202,7 +203,7 @@ class LocalOperator(Accelerated, nk.operator.LocalOperatorJax):
     def from_netket(cls, operator: Any) -> "LocalOperator":
         """The operator that equals one of NetKet's, of the same dtype."""
         new = cls(operator.hilbert, constant=operator.constant, dtype=operator.dtype, mel_cutoff=operator.mel_cutoff)
-        new._operators_dict = dict(zip(map(tuple, operator.acting_on), operator.operators, strict=True))
+        new._operators_dict = dict(zip(map(tuple, operator.acting_on), map(own, operator.operators), strict=True))
         return new
 
 

@@ -139,7 +139,7 @@ class PauliStrings(Accelerated, nk.operator.PauliStringsJax):
     def from_netket(cls, operator: Any) -> "PauliStrings":
         """The operator that equals one of NetKet's, of the same dtype."""
         new = cls(operator.hilbert, cutoff=cutoff_of(operator), dtype=operator.dtype)
-        new._operators, new._weights = operator.operators, np.asarray(operator.weights)
+        new._operators, new._weights = operator.operators, np.array(operator.weights)
         return new
 
 

@@ -176,3 +176,11 @@ def tolerance(dtype: Any) -> float:
     """How far numbers of a dtype may differ, beside their size, to be taken as equal."""
     inexact = jnp.issubdtype(dtype, jnp.inexact)
     return max(1e-10, 128 * float(jnp.finfo(dtype).eps)) if inexact else 1e-10
+
+
+def own(value: Any) -> Any:
+    """A number or an array of NetKet's that doesn't change when NetKet changes an operator in place.
+
+    JAX may take the memory of a NumPy array for its own, without a copy.
+    """
+    return value.copy() if isinstance(value, np.ndarray) else value
