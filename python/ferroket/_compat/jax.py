@@ -135,3 +135,11 @@ def jaxpr_of(eqn: Any, variables: Sequence[Any]) -> Any:
 
     names = DebugInfo(eqn.primitive.name, None, ("",) * len(variables), ("",) * len(eqn.outvars))
     return Jaxpr([], variables, eqn.outvars, [eqn], debug_info=names)
+
+
+def inputs_of_scan(settings: dict[str, Any]) -> tuple[int, int]:
+    """How many of a loop's inputs are constants, and how many are carried; the others are parts, one for each step."""
+    if "num_consts" in settings:  # up to JAX 0.11
+        return settings["num_consts"], settings["num_carry"]
+    constants, carried, _ = settings["ft_in"].unpack()
+    return len(constants), len(carried)

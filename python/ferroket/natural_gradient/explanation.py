@@ -1,7 +1,9 @@
 """Which way an update of stochastic reconfiguration takes, and why not a faster one."""
 
 import math
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -11,9 +13,9 @@ from netket.vqs import FullSumState, VariationalState
 from ferroket._compat.netket import is_sr_driver, log_psi_of, solver_of
 from ferroket.natural_gradient import patching
 from ferroket.natural_gradient.examination import examine
-from ferroket.natural_gradient.log_derivatives import MEMORY, bytes_of_a_sample, components, cost_of
+from ferroket.natural_gradient.log_derivatives import MEMORY, bytes_of_a_sample, components, cost_of, uses_of
 from ferroket.natural_gradient.solve import takes_complex
-from ferroket.natural_gradient.structure import Network, read
+from ferroket.natural_gradient.structure import Network, Product, read
 
 
 @dataclass(frozen=True)
@@ -21,22 +23,20 @@ class Layer:
     """One parameter."""
 
     name: str
-    """Its place among the parameters, with slashes."""
     shape: tuple[int, ...]
-    """Of the parameter."""
     form: str
     """``factors``, ``rows of factors``, ``rows``, or ``closed form``."""
     found: str
     """How it is used."""
     flops: float
-    """Of its part of the Gram matrix."""
+    """Operations on real numbers, for its part of the matrix. A bias that is a row of its kernel is counted there."""
     memory: int
     """Bytes of its factors, or of its rows, for all samples."""
 
     def __str__(self) -> str:
         size = "×".join(map(str, self.shape)) or "1"
-        cost = f"{self.flops / 1e9:.3g} GFLOP, {self.memory / 2**20:.3g} MiB"
-        return f"{self.name} ({size}): {self.form}, {cost}; {self.found}"
+        cost = f", {self.flops / 1e9:.3g} GFLOP, {self.memory / 2**20:.3g} MiB" if self.flops else ""
+        return f"{self.name} ({size}): {self.form}{cost}; {self.found}"
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,10 @@ class Explanation:
     path: str
     """``factors`` or ``NetKet``."""
     layers: list[Layer] = field(default_factory=list)
-    """The parameters."""
     matrix: str = ""
-    """What is written down, and the matrix of the linear system, in words."""
+    """The matrix of the linear system, in words."""
+    writes_jacobian: bool = False
+    """Whether the Jacobian is written down: all rows, which the matrix of parameters is made of."""
     chunk_size: int | None = None
     """How many samples are differentiated at once, on each device."""
     reasons: list[str] = field(default_factory=list)
@@ -58,7 +59,8 @@ class Explanation:
         if self.path == "NetKet":
             lines = ["NetKet: NetKet's own update"]
         else:
-            lines = [f"{self.path}: {self.matrix}"]
+            jacobian = "the Jacobian is made of them" if self.writes_jacobian else "no Jacobian"
+            lines = [f"{self.path}: {jacobian}; {self.matrix}"]
             lines += [f"  {layer}" for layer in self.layers]
             lines.append(f"samples differentiated at once: {self.chunk_size}")
         return "\n".join(lines + [f"not faster, because {reason}" for reason in self.reasons])
@@ -96,10 +98,9 @@ def explain(driver: Any) -> Explanation:
     network = read(*network_args, samples[0], None if complex_solver else False)
     n_samples = state.hilbert.n_states if is_sum else state.n_samples
     n_components, is_holomorphic = components(network, driver.mode)
-    side = n_samples * n_components if driver.use_ntk else n_parameters(network, is_holomorphic)
+    side = n_samples * n_components if driver.use_ntk else n_unknowns(network, is_holomorphic)
     kind = "complex Hermitian" if is_holomorphic else "real symmetric"
-    matrix = f"{kind} system of {side} unknowns"
-    matrix = f"no Jacobian; one {matrix}" if driver.use_ntk else f"a Jacobian, written from factors; one {matrix}"
+    matrix = f"one {kind} system of {side} unknowns"
     if driver.mode == "complex" and not complex_solver and read(*network_args, samples[0]).is_holomorphic:
         why = (
             "proj_reg treats real and imaginary parts alike"
@@ -109,67 +110,91 @@ def explain(driver: Any) -> Explanation:
         reasons.append(f"the network is holomorphic, but {why}: the matrix is real and has twice the rows")
     n_local = -(-n_samples // jax.device_count())
     chunk = min(n_local, driver.chunk_size_bwd or max(1, MEMORY // bytes_of_a_sample(network)))
-    layers = layers_of(network, n_samples, n_components, writes_jacobian=not driver.use_ntk)
+    layers = layers_of(network, n_samples, n_components)
     reasons += [
         f"{layer.name} has rows of its own, since {layer.found}"
         for layer in layers
         if layer.form == "rows" and len(layer.shape) > 1
     ]
-    return Explanation("factors", layers, matrix, chunk, reasons)
+    if not driver.use_ntk:
+        n_rows = n_samples * n_components
+        layers = [
+            with_rows(layer, leaf, n_rows, side, is_holomorphic)
+            for layer, leaf in zip(layers, network.leaves, strict=True)
+        ]
+    return Explanation("factors", layers, matrix, not driver.use_ntk, chunk, reasons)
 
 
-def n_parameters(network: Network, is_holomorphic: bool) -> int:
-    """How many there are, with real and imaginary parts apart unless ln ψ is holomorphic."""
-    sizes = [math.prod(leaf.shape) for leaf in network.leaves]
-    are_complex = [jnp.issubdtype(leaf.dtype, jnp.complexfloating) for leaf in network.leaves]
-    return sum(size * (1 + (split and not is_holomorphic)) for size, split in zip(sizes, are_complex, strict=True))
-
-
-def layers_of(network: Network, n_samples: int, n_components: int, *, writes_jacobian: bool = False) -> list[Layer]:
-    """What is known of each parameter."""
+def layers_of(network: Network, n_samples: int, n_components: int) -> list[Layer]:
+    """What is known of each parameter, and what it costs in the neural tangent kernel."""
     names = ["/".join(_key(key) for key in path) for path, _ in jax.tree.leaves_with_path(network.tree)]
+    uses = uses_of(network)
+    parts = [part for product in network.products for part in _parts(product, uses)]
     result = []
     for place, (name, leaf) in enumerate(zip(names, network.leaves, strict=True)):
         if network.is_quadratic and n_components == 1:
-            memory, flops = n_samples * _sites(leaf) * leaf.dtype.itemsize, 4 * n_samples**2 * _sites(leaf)
+            n_sites = (1 + math.isqrt(1 + 8 * math.prod(leaf.shape))) // 2
+            memory, flops = n_samples * n_sites * leaf.dtype.itemsize, 4 * n_samples**2 * n_sites
             result.append(Layer(name, leaf.shape, "closed form", "products of pairs of sites", flops, memory))
             continue
-        products = [product for product in network.products if product.leaf == place]
-        uses = sorted(network.direct.get(place, ()))
-        kernel = next((p.leaf for p in network.products if p.bias is not None and p.bias.leaf == place), None)
-        if kernel is not None and (kernel in network.direct or [p.leaf for p in network.products].count(kernel) > 1):
-            kernel, uses = None, ["add"]
+        products = [product for product in parts if product.leaf == place]
+        kernel = next((product.leaf for product in parts if product.bias and product.bias.leaf == place), None)
+        users = sorted(network.direct.get(place, ()))
         size = math.prod(leaf.shape)
-        if kernel is not None and not uses:
-            result.append(Layer(name, leaf.shape, "factors", f"one more row of {names[kernel]}", 0, 0))
-        elif products and not uses and len({product.layout for product in products}) == 1:
+        weight = 4 if _is_complex(leaf) else 1
+        if kernel is not None:
+            result.append(Layer(name, leaf.shape, "factors", f"it is one more row of {names[kernel]}", 0, 0))
+            continue
+        if products and not users and len({product.layout for product in products}) == 1:
             _, n_in, n_out = products[0].sizes
-            parts, positions = products[0].n_parts, sum(product.n_positions for product in products)
-            cost = cost_of(n_samples, n_components, parts, positions, n_in, n_out)
-            form = "rows of factors" if cost.prefers_rows or writes_jacobian else "factors"
-            flops = 2 * n_samples * min(cost.by_factors, cost.by_rows)
-            memory = n_samples * parts * positions * (n_in + n_components * n_out) * leaf.dtype.itemsize
-            times = f"{positions} positions" if positions > 1 else "one position"
-            found = f"a product with {_count(n_in, 'input')} and {_count(n_out, 'output')} at {times}"
-            found += f", in {parts} parts" if parts > 1 else ""
+            n_rows = n_in + (products[0].bias is not None)
+            n_parts, positions = products[0].n_parts, sum(product.n_positions for product in products)
+            cost = cost_of(n_samples, n_components, n_parts, positions, n_rows, n_out)
+            form = "rows of factors" if cost.prefers_rows else "factors"
+            flops = 2 * weight * n_samples * (cost.by_rows if cost.prefers_rows else cost.by_factors)
+            memory = n_samples * n_parts * positions * (n_rows + n_components * n_out) * leaf.dtype.itemsize
+            found = f"a product with {_count(n_in, 'input')} and {_count(n_out, 'output')}"
+            found += f" at {_count(positions, 'position')}" + (f", in {n_parts} parts" if n_parts > 1 else "")
         else:
             form = "rows"
-            flops = 2 * (n_samples * n_components) ** 2 * size
+            flops = 2 * weight * (n_samples * n_components) ** 2 * size
             memory = n_samples * n_components * size * leaf.dtype.itemsize
-            ways = [f"it is used by {', '.join(uses)}"] if uses else []
+            ways = [f"it is used by {', '.join(users)}"] if users else []
             ways += [f"it is used in {len(products)} products of different layouts"] if len(products) > 1 else []
             found = " and ".join(ways) or "the log-amplitude doesn't depend on it"
         result.append(Layer(name, leaf.shape, form, found, flops, memory))
     return result
 
 
+def with_rows(layer: Layer, leaf: jax.ShapeDtypeStruct, n_rows: int, side: int, is_holomorphic: bool) -> Layer:
+    """What a parameter costs where its rows are written down, for its part of a matrix of all parameters."""
+    form = "rows of factors" if layer.form == "factors" else layer.form
+    size = math.prod(leaf.shape)
+    memory = n_rows * size * leaf.dtype.itemsize  # of real and imaginary parts, together or apart
+    # A complex product is four real ones.
+    flops = 2 * n_rows * side * size * (4 if is_holomorphic else 1 + _is_complex(leaf))
+    return replace(layer, form=form, flops=flops, memory=memory)
+
+
+def n_unknowns(network: Network, is_holomorphic: bool) -> int:
+    """The number of parameters, with real and imaginary parts apart unless ln ψ is holomorphic."""
+    return sum(math.prod(leaf.shape) * (1 if is_holomorphic else 1 + _is_complex(leaf)) for leaf in network.leaves)
+
+
+def _parts(product: Product, uses: Counter[int]) -> Iterator[Product]:
+    """A product with its bias, or each on its own if one of them is used elsewhere, too."""
+    if product.bias is None or uses[product.leaf] == uses[product.bias.leaf] == 1:
+        yield product
+    else:
+        yield from (replace(product, bias=None), product.bias)
+
+
+def _is_complex(leaf: jax.ShapeDtypeStruct) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jnp.complexfloating))
+
+
 def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _sites(pairs: jax.ShapeDtypeStruct) -> int:
-    """N of N (N − 1)/2."""
-    return (1 + math.isqrt(1 + 8 * math.prod(pairs.shape))) // 2
+    return f"{'one' if number == 1 else number} {what}{'s' if number > 1 else ''}"
 
 
 def _key(key: Any) -> str:

@@ -215,7 +215,7 @@ def _collect(
     shape: tuple[int, int],
 ) -> LogDerivatives:
     """One entry for each parameter: products of one layout have their positions together, others are added as rows."""
-    uses = Counter([leaf for factors in found for leaf in _leaves_of(factors.product)] + list(network.direct))
+    uses = uses_of(network)
     of_leaf: dict[int, list[Factors]] = {}
     for factors in found:
         for part in [factors] if all(uses[leaf] == 1 for leaf in _leaves_of(factors.product)) else _apart(factors):
@@ -238,6 +238,11 @@ def _collect(
         if place not in known:  # ln ψ doesn't depend on it
             rows[place] = jnp.zeros((*shape, *leaf.shape), leaf.dtype)
     return LogDerivatives(kept, {}, rows, network, is_holomorphic)
+
+
+def uses_of(network: Network) -> Counter[int]:
+    """In how many places each parameter is used; all that is done to one beside its products is one place."""
+    return Counter([leaf for product in network.products for leaf in _leaves_of(product)] + list(network.direct))
 
 
 def _leaves_of(product: Product) -> list[int]:

@@ -1,0 +1,188 @@
+"""What ``fk.explain`` tells of a driver: layer by layer, with numbers that are right."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import netket as nk
+import pytest
+
+import ferroket as fk
+from ferroket._compat.sharding import CHECKS
+from ferroket.natural_gradient.explanation import Explanation, Layer
+from variational_states import CHAIN, SPINS, TRANSLATIONS, make_state
+
+pytestmark = pytest.mark.skipif(CHECKS, reason="JAX 0.7 has no gradients in functions that it doesn't check")
+
+ISING = nk.operator.IsingJax(SPINS, CHAIN, h=0.7)
+MIB = 2**20
+
+
+class Convolution(nn.Module):
+    """A channel for each site, and four out of it."""
+
+    features: int = 4
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        conv = nn.Conv(self.features, (3,), padding="CIRCULAR", param_dtype=complex)
+        return nk.nn.activation.log_cosh(conv(x.reshape(len(x), -1, 1).astype(complex))).sum(axis=(1, 2))
+
+
+class Twice(nn.Module):
+    """A layer that is used twice, with its bias."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        layer = nn.Dense(6, param_dtype=float)
+        return jnp.tanh(layer(jnp.tanh(layer(x.astype(float))))).sum(axis=-1)
+
+
+class NotUsed(nn.Module):
+    """A parameter that ln ψ doesn't depend on."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        self.param("nothing", nn.initializers.normal(), (2, 3), float)
+        return nn.Dense(1, use_bias=False, param_dtype=float)(x.astype(float))[..., 0]
+
+
+def explained(model: Any, n_samples: int = 24, **settings: Any) -> Explanation:
+    state = make_state(model, SPINS, n_samples=n_samples)
+    settings = {"diag_shift": 0.1, "use_ntk": True, **settings}
+    found: Explanation = fk.explain(
+        fk.driver.VMC_SR(ISING, nk.optimizer.Sgd(0.05), variational_state=state, **settings)
+    )
+    return found
+
+
+def layer(explanation: Explanation, name: str) -> Layer:
+    return next(layer for layer in explanation.layers if layer.name == name)
+
+
+def test_rbm() -> None:
+    found = explained(nk.models.RBM(alpha=2, param_dtype=complex))
+    assert found.matrix == "one complex Hermitian system of 24 unknowns"
+    kernel, bias = layer(found, "Dense/kernel"), layer(found, "Dense/bias")
+    assert kernel.form == "factors"
+    assert kernel.found == "a product with 6 inputs and 12 outputs at one position"
+    # x has a one for the bias. Of all pairs of samples: x·x', δ·δ', and their product; a complex one is four real ones.
+    assert kernel.flops == 2 * 4 * 24**2 * (7 + 12 + 2)
+    assert kernel.memory == 24 * (7 + 12) * 16
+    assert (bias.form, bias.flops, bias.memory) == ("factors", 0, 0)
+    visible = layer(found, "visible_bias")
+    assert visible.form == "rows of factors"
+    assert visible.flops == 2 * 4 * (24 * 24 + 24) * 6
+    assert str(found) == "\n".join(
+        [
+            "factors: no Jacobian; one complex Hermitian system of 24 unknowns",
+            "  Dense/bias (12): factors; it is one more row of Dense/kernel",
+            "  Dense/kernel (6×12): factors, 9.68e-05 GFLOP, 0.00696 MiB; "
+            "a product with 6 inputs and 12 outputs at one position",
+            "  visible_bias (6): rows of factors, 2.88e-05 GFLOP, 0.00256 MiB; "
+            "a product with 6 inputs and one output at one position",
+            "samples differentiated at once: 24",
+        ]
+    )
+
+
+def test_mlp() -> None:
+    """Real parameters and values, whose layers have a bias each but the last."""
+    found = explained(nk.models.MLP(hidden_dims=(5, 4), param_dtype=float), chunk_size_bwd=8)
+    assert found.matrix == "one real symmetric system of 24 unknowns"
+    assert found.chunk_size == 8
+    kernels = {
+        found_layer.name: (found_layer.form, found_layer.flops, found_layer.memory)
+        for found_layer in found.layers
+        if "kernel" in found_layer.name
+    }
+    assert kernels == {
+        "MLP_0/Dense_0/kernel": ("factors", 2 * 24**2 * (7 + 5 + 2), 24 * (7 + 5) * 8),
+        "MLP_0/Dense_1/kernel": ("factors", 2 * 24**2 * (6 + 4 + 2), 24 * (6 + 4) * 8),
+        "MLP_0/Dense_2/kernel": ("rows of factors", 2 * 24 * (24 + 1) * 4, 24 * (4 + 1) * 8),
+    }
+    for place in (0, 1):
+        assert layer(found, f"MLP_0/Dense_{place}/bias").found == f"it is one more row of MLP_0/Dense_{place}/kernel"
+    assert not found.reasons
+
+
+def test_convolution() -> None:
+    found = explained(Convolution())
+    kernel, bias = layer(found, "Conv_0/kernel"), layer(found, "Conv_0/bias")
+    assert kernel.found == "a product with 3 inputs and 4 outputs at 6 positions"
+    assert kernel.form == "rows of factors"  # 24 rows of 12 numbers, or 36 pairs of positions
+    assert kernel.flops == 2 * 4 * 24 * (24 + 6) * 12
+    assert kernel.memory == 24 * 6 * (3 + 4) * 16
+    assert (bias.form, bias.found) == ("rows", "it is used by add")
+    assert bias.flops == 2 * 4 * 24**2 * 4
+    assert "3×1×4" in str(kernel)
+    assert not found.reasons
+
+
+def test_symmetric_rbm() -> None:
+    """Its kernel is gathered into a larger one, so it has rows, which is told."""
+    found = explained(nk.models.RBMSymm(symmetries=TRANSLATIONS, alpha=2, param_dtype=float))
+    kernel = layer(found, "Dense/kernel")
+    assert kernel.form == "rows"
+    assert kernel.flops == 2 * 24**2 * 12
+    assert kernel.memory == 24 * 12 * 8
+    assert found.reasons == ["Dense/kernel has rows of its own, since it is used by gather"]
+    assert "not faster, because Dense/kernel has rows of its own" in str(found)
+
+
+def test_layers_that_are_used_twice() -> None:
+    """A bias is a row of its kernel only where both are used once."""
+    found = explained(Twice())
+    kernel, bias = layer(found, "Dense_0/kernel"), layer(found, "Dense_0/bias")
+    assert kernel.found == "a product with 6 inputs and 6 outputs at 2 positions"
+    assert kernel.memory == 24 * 2 * (6 + 6) * 8
+    assert bias.found == "a product with one input and 6 outputs at 2 positions"
+
+
+def test_what_is_not_used() -> None:
+    nothing = layer(explained(NotUsed()), "nothing")
+    assert nothing.found == "the log-amplitude doesn't depend on it"
+    assert nothing.memory == 24 * 6 * 8
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "side", "n_rows"),
+    [
+        (nk.models.RBM(alpha=2, param_dtype=complex), "complex Hermitian", 90, 24),
+        (nk.models.MLP(hidden_dims=(5, 4), param_dtype=float), "real symmetric", 35 + 24 + 4, 24),
+        (nk.models.RBMModPhase(alpha=1), "real symmetric", 2 * 42, 2 * 24),
+    ],
+)
+def test_by_parameters(model: Any, kind: str, side: int, n_rows: int) -> None:
+    """The matrix of all parameters is made of the Jacobian, and that is told."""
+    found = explained(model, use_ntk=False)
+    assert found.writes_jacobian
+    assert str(found).startswith(f"factors: the Jacobian is made of them; one {kind} system of {side} unknowns\n")
+    weight, itemsize = (4, 16) if kind == "complex Hermitian" else (1, 8)
+    assert sum(found_layer.memory for found_layer in found.layers) == n_rows * side * itemsize
+    assert sum(found_layer.flops for found_layer in found.layers) == 2 * weight * n_rows * side**2
+    assert {found_layer.form for found_layer in found.layers} <= {"rows", "rows of factors"}
+
+
+def test_real_and_imaginary_parts_apart() -> None:
+    """With proj_reg, or a solver of a user's, the matrix is real and has twice the rows."""
+    model = nk.models.RBM(alpha=2, param_dtype=complex)
+    for settings, reason in (
+        ({"proj_reg": 0.1}, "proj_reg treats real and imaginary parts alike"),
+        ({"linear_solver": jnp.linalg.solve}, "the solver isn't known"),
+    ):
+        found = explained(model, **settings)
+        assert found.matrix == "one real symmetric system of 48 unknowns"
+        assert any(reason in text for text in found.reasons)
+        assert layer(found, "Dense/kernel").flops == 2 * 4 * 24**2 * (7 + 4 * (12 + 2))
+    by_parameters = explained(model, use_ntk=False, linear_solver=jnp.linalg.solve)
+    assert by_parameters.matrix == "one real symmetric system of 180 unknowns"
+
+
+def test_netkets_own() -> None:
+    state = make_state(nk.models.RBM(alpha=1), SPINS)
+    driver = nk.driver.VMC_SR(ISING, nk.optimizer.Sgd(0.05), variational_state=state, diag_shift=0.1)
+    found = fk.explain(driver)
+    assert found.path == "NetKet"
+    assert "call fk.enable(), or take the one of fk.driver" in str(found)
