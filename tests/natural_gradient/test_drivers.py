@@ -15,10 +15,8 @@ from jax.flatten_util import ravel_pytree
 
 import ferroket as fk
 from ferroket._compat import netket as compat
-from ferroket._compat.sharding import CHECKS
 from variational_states import CHAIN, SPINS, make_state, random_like
 
-pytestmark = pytest.mark.skipif(CHECKS, reason="JAX 0.7 has no gradients in functions that it doesn't check")
 thorough = pytest.mark.thorough
 
 ISING = nk.operator.IsingJax(SPINS, CHAIN, h=0.7)

@@ -9,11 +9,8 @@ import netket as nk
 import pytest
 
 import ferroket as fk
-from ferroket._compat.sharding import CHECKS
 from ferroket.natural_gradient.explanation import Explanation, Layer
 from variational_states import CHAIN, SPINS, TRANSLATIONS, make_state
-
-pytestmark = pytest.mark.skipif(CHECKS, reason="JAX 0.7 has no gradients in functions that it doesn't check")
 
 ISING = nk.operator.IsingJax(SPINS, CHAIN, h=0.7)
 MIB = 2**20

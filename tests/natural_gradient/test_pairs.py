@@ -60,17 +60,3 @@ def test_another_function_of_the_module_is_not_the_module() -> None:
     for function, expected in ((nk.jax.HashablePartial(twice, model), None), (model.apply, model)):
         assert examine(function, variables["params"], {}, x).model == expected
         assert model_of_function(function) == expected
-
-
-def test_networks_that_mix_samples() -> None:
-    def centred(variables: dict, x: jax.Array) -> jax.Array:
-        y = x @ variables["params"]["w"]
-        return y - y.mean()
-
-    def alone(variables: dict, x: jax.Array) -> jax.Array:
-        return x @ variables["params"]["w"]
-
-    parameters = {"w": jnp.arange(7.0)}
-    x = SPINS.random_state(jax.random.key(2), 4)
-    assert examine(centred, parameters, {}, x).mixes_samples
-    assert not examine(alone, parameters, {}, x).mixes_samples

@@ -16,13 +16,11 @@ from jax.flatten_util import ravel_pytree
 from netket.optimizer.qgt import QGTJacobianDense, QGTJacobianPyTree, QGTOnTheFly
 
 import ferroket as fk
-from ferroket._compat.sharding import CHECKS
 from ferroket.natural_gradient import patching
 from ferroket.optimizer.qgt import QGTFactors, quantum_geometric_tensor
 from variational_states import CHAIN, SPINS, make_state, random_like
 
 pytestmark = [
-    pytest.mark.skipif(CHECKS, reason="JAX 0.7 has no gradients in functions that it doesn't check"),
     # Whether a network is holomorphic isn't said, and there are few samples.
     pytest.mark.filterwarnings("ignore::UserWarning"),
     pytest.mark.filterwarnings(r"ignore:\s*The number of samples"),

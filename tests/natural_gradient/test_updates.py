@@ -17,13 +17,10 @@ from jax.flatten_util import ravel_pytree
 from netket._src.ngd.sr_srt_common import srt
 from netket._src.ngd.srt_onthefly import srt_onthefly
 
-from ferroket._compat.sharding import CHECKS
 from ferroket.natural_gradient import log_derivatives
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk
 from mpi import run_alone
 from variational_states import random_like
-
-pytestmark = pytest.mark.skipif(CHECKS, reason="JAX 0.7 has no gradients in functions that it doesn't check")
 
 SPINS = nk.hilbert.Spin(0.5, 6)
 CHAIN = nk.graph.Chain(6)

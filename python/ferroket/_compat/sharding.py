@@ -31,3 +31,11 @@ def on_each_device(
         return checked
     unchecked: Callable[..., Any] = sharding_decorator(function, sharded, sums, check_vma=False)
     return unchecked
+
+
+def varying_as(value: Any, example: jax.Array) -> Any:
+    """A pytree of constants that JAX takes to vary over the devices as another value does, where it checks."""
+    axes = tuple(getattr(jax.typeof(example), "vma", ()))
+    if not (CHECKS and axes):
+        return value
+    return jax.tree.map(lambda leaf: jax.lax.pvary(leaf, axes), value)  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from netket.jax import HashablePartial
 
-_FEW = 3
+_FEW = 6
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,9 @@ _models: dict[Callable[..., Any], nn.Module] = {}
 
 
 def examine(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: jax.Array) -> Findings:
-    """Evaluates a log-amplitude on some samples, together and each alone; once for each network.
+    """Evaluates a log-amplitude on some samples, together and each alone.
+
+    Once for each network, as soon as there are samples that differ.
 
     Args:
         log_psi: ``log_psi({"params": parameters, **state}, x)`` for ``x (Ns, N)`` gives ``(Ns,)``.
@@ -42,14 +44,16 @@ def examine(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: j
     """
     shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves((parameters, state)))
     key = (log_psi, jax.tree.structure((parameters, state)), shapes, samples.shape[1:], str(samples.dtype))
-    if key not in _known:
-        module = _module_in(log_psi)
-        mixes, is_modules = _compare(log_psi, module, parameters, state, samples)
-        model = module if bool(is_modules) else None
-        if model is not None:
-            _models[log_psi] = model
-        _known[key] = Findings(bool(mixes), model)
-    return _known[key]
+    if key in _known:
+        return _known[key]
+    module = _module_in(log_psi)
+    mixes, is_modules, is_sure = map(bool, _compare(log_psi, module, parameters, state, samples))
+    found = Findings(mixes, module if is_modules and is_sure else None)
+    if mixes or is_sure:
+        _known[key] = found
+        if found.model is not None:
+            _models[log_psi] = found.model
+    return found
 
 
 def model_of_function(log_psi: Callable[..., Any]) -> nn.Module | None:
@@ -79,18 +83,18 @@ def _has_hash(module: nn.Module) -> bool:
 @partial(jax.jit, static_argnums=(0, 1))
 def _compare(
     log_psi: Callable[..., Any], module: nn.Module | None, parameters: Any, state: Any, samples: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    # Samples of Markov chains may be alike, and a mean of alike ones shows nothing: each is taken with another order of
-    # its sites as well.
-    some = jnp.concatenate([samples[:_FEW], samples[:_FEW, ::-1]])
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Whether samples mix, whether it is the module's log-amplitude, and whether there would be something to see."""
+    # Samples of Markov chains may be alike, and a mean of alike ones shows nothing: those unlike the first come first.
+    differs = (samples != samples[0]).any(axis=1)
+    some = samples[jnp.argsort(~differs.at[0].set(True))[:_FEW]]
     variables = {"params": parameters, **state}
     together = log_psi(variables, some)
     alone = jax.vmap(lambda x: log_psi(variables, x[None]).reshape(()))(some)
-    unknown = ~jnp.isfinite(together)
-    same = jnp.isclose(together, alone, rtol=1e-3, atol=1e-3) | unknown
-    if module is None:
-        return ~same.all(), jnp.asarray(False)
-    modules = module.apply(variables, some)
-    if jnp.shape(modules) != together.shape:
-        return ~same.all(), jnp.asarray(False)
-    return ~same.all(), (jnp.isclose(modules, together, rtol=1e-6, atol=1e-6) & ~unknown).all()
+    is_finite = jnp.isfinite(together)
+    mixes = ~(jnp.isclose(together, alone, rtol=1e-3, atol=1e-3) | ~is_finite).all()
+    is_sure = differs.any() & is_finite.all()
+    modules = together if module is None else module.apply(variables, some)
+    if module is None or jnp.shape(modules) != together.shape:
+        return mixes, jnp.asarray(False), is_sure
+    return mixes, jnp.isclose(modules, together, rtol=1e-6, atol=1e-6).all(), is_sure

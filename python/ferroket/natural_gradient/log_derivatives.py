@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ferroket._compat.sharding import varying_as
 from ferroket.natural_gradient.pairs import Pairs
 from ferroket.natural_gradient.structure import Network, Product
 
@@ -163,7 +164,8 @@ def log_derivatives(
         return LogDerivatives({}, {0: Pairs(x)}, {}, network, is_holomorphic)
     products = network.products
     direct = sorted(network.direct)
-    taps = [jnp.zeros((*product.lengths, *product.y.shape), product.y.dtype) for product in products]
+    zeros = [jnp.zeros((*product.lengths, *product.y.shape), product.y.dtype) for product in products]
+    taps = varying_as(zeros, samples)
 
     def one(x: jax.Array) -> Any:
         def function(taps: Sequence[jax.Array], direct_leaves: Sequence[jax.Array]) -> Any:
@@ -174,10 +176,9 @@ def log_derivatives(
             return (log_psi.real if mode == "real" else log_psi), operands
 
         log_psi, pullback, operands = jax.vjp(function, taps, [leaves[place] for place in direct], has_aux=True)
-        cotangents = jnp.ones(1, log_psi.dtype)
+        cotangents = [jax.lax.full_like(log_psi, 1)]
         if n_components > 1:
-            second = -1j if jnp.iscomplexobj(log_psi) else 0.0
-            cotangents = jnp.asarray([1, second], log_psi.dtype)
+            cotangents.append(jax.lax.full_like(log_psi, -1j if jnp.iscomplexobj(log_psi) else 0))
         # One after the other: of convolutions in groups JAX has no derivative in vmap of vmap.
         deltas, rows = jax.tree.map(lambda *each: jnp.stack(each), *(pullback(one) for one in cotangents))
         return operands, deltas, rows

@@ -25,13 +25,16 @@ import netket as nk
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
-from ferroket._compat.jax import jaxpr_of
+from ferroket._compat.jax import inputs_of_scan, jaxpr_of
 from ferroket.natural_gradient.examination import model_of_function
 
 Step = tuple[Any, tuple[tuple[str, Any], ...], int]
 """What is done to a parameter: the primitive, its settings, and in how many loops over parts of it."""
 
-RESHAPING = ("transpose", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "copy_p", "rev")
+RESHAPING = (
+    *("transpose", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "copy_p", "rev"),
+    *("pvary", "pcast"),  # which say over which devices values vary
+)
 """Primitives that keep all elements of a parameter as they are."""
 
 CALLS = ("pjit", "jit", "closed_call", "core_call", "checkpoint", "remat", "remat2")
@@ -229,8 +232,7 @@ def _with_parameters(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
     if reshapes and jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact):
         return [views[0].then(eqn)]
     if name in CALLS:
-        inner = eqn.params["jaxpr"] if "jaxpr" in eqn.params else eqn.params["call_jaxpr"]
-        jaxpr, consts = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, ())
+        jaxpr, consts = _opened(eqn.params["jaxpr"] if "jaxpr" in eqn.params else eqn.params["call_jaxpr"])
         return evaluate(jaxpr, consts, inputs, taps)
     if name == "scan":
         return _scan(eqn, inputs, taps)
@@ -239,6 +241,11 @@ def _with_parameters(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
     if name == "conv_general_dilated" and len(views) == 1 and inputs[1] is views[0] and _is_plain(eqn):
         return [_convolution(eqn, inputs, taps)]
     return _bind(eqn, [taps.as_it_is(value, name) for value in inputs])
+
+
+def _opened(jaxpr: Any) -> tuple[Jaxpr, Sequence[Any]]:
+    """A jaxpr, and its constants."""
+    return (jaxpr.jaxpr, jaxpr.consts) if isinstance(jaxpr, ClosedJaxpr) else (jaxpr, ())
 
 
 def _is_reshape(eqn: Any) -> bool:
@@ -343,12 +350,13 @@ def _patches(x: jax.Array, window: tuple[int, ...], settings: dict[str, Any]) ->
 def _scan(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
     """A loop: a parameter that all its steps use has their positions together, one of parts has a part for each."""
     settings = eqn.params
-    n_consts, n_carry, length = settings["num_consts"], settings["num_carry"], settings["length"]
+    length = settings["length"]
+    n_consts, n_carry = inputs_of_scan(settings)
     consts = inputs[:n_consts]
     carry = [taps.as_it_is(value, "scan") for value in inputs[n_consts : n_consts + n_carry]]
     parts = inputs[n_consts + n_carry :]
     values = [value.value if isinstance(value, View) else value for value in parts]
-    body = settings["jaxpr"]
+    body, body_consts = _opened(settings["jaxpr"])
 
     def step(carry: Any, step_inputs: Any, inner: Taps) -> tuple[Any, Any]:
         args = [value.inside(value.value, False) if isinstance(value, View) else value for value in consts]
@@ -357,7 +365,7 @@ def _scan(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
             outer.inside(value, True) if isinstance(outer, View) else value
             for outer, value in zip(parts, step_inputs, strict=True)
         ]
-        results = [inner.as_it_is(value) for value in evaluate(body.jaxpr, body.consts, args, inner)]
+        results = [inner.as_it_is(value) for value in evaluate(body, body_consts, args, inner)]
         return results[:n_carry], (results[n_carry:], inner.operands)
 
     found = Taps()
@@ -429,7 +437,7 @@ def read(
     def one(parameters: Any, state: Any, x: jax.Array) -> jax.Array:
         return log_psi({"params": parameters, **state}, x[None]).reshape(())
 
-    shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(jnp.shape(a), jnp.result_type(a)), (parameters, state, x))
+    shapes = jax.tree.map(_shape_of, (parameters, state, x))
     jaxpr = jax.make_jaxpr(one)(*shapes)
     leaves, treedef = jax.tree.flatten(shapes[0])
     if not leaves:
@@ -450,6 +458,16 @@ def read(
         is_holomorphic = (is_quadratic and is_complex) or _is_holomorphic(one, *shapes)
     products = tuple(found.products)
     return Network(jaxpr, treedef, tuple(leaves), products, found.direct, out.dtype, is_holomorphic, is_quadratic)
+
+
+def _shape_of(array: Any) -> jax.ShapeDtypeStruct:
+    """What a program is traced for: shape and type, and where JAX checks it, over which devices the values vary."""
+    if isinstance(array, jax.ShapeDtypeStruct):
+        return array
+    varying: frozenset[str] = getattr(jax.typeof(array), "vma", frozenset())
+    if not varying:
+        return jax.ShapeDtypeStruct(jnp.shape(array), jnp.result_type(array))
+    return jax.ShapeDtypeStruct(jnp.shape(array), jnp.result_type(array), vma=varying)
 
 
 # Holomorphic functions
@@ -494,13 +512,11 @@ def _spread(jaxpr: Jaxpr, args: Sequence[bool]) -> tuple[bool, list[bool]]:
         results = [True] * len(eqn.outvars)
         inner = [value for value in eqn.params.values() if isinstance(value, ClosedJaxpr | Jaxpr)]
         if eqn.primitive.name in CALLS and len(inner) == 1:
-            closed = inner[0]
-            inner_jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
-            inner_linear, results = _spread(inner_jaxpr, inputs)
+            inner_linear, results = _spread(_opened(inner[0])[0], inputs)
             is_linear &= inner_linear
         elif eqn.primitive.name == "scan":
-            body = eqn.params["jaxpr"].jaxpr
-            n_consts, n_carry = eqn.params["num_consts"], eqn.params["num_carry"]
+            body = _opened(eqn.params["jaxpr"])[0]
+            n_consts, n_carry = inputs_of_scan(eqn.params)
             while True:
                 inner_linear, results = _spread(body, inputs)
                 carried = [a or b for a, b in zip(inputs[n_consts:][:n_carry], results, strict=False)]

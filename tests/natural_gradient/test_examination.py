@@ -1,0 +1,59 @@
+"""What is found out about a log-amplitude: whether it mixes samples, and what is looked at to tell."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import netket as nk
+import numpy as np
+import pytest
+
+from ferroket.natural_gradient.examination import examine
+
+SPINS = nk.hilbert.Spin(0.5, 6)
+
+
+class Network(nn.Module):
+    """Subtracts a part of the mean over the samples."""
+
+    part: float
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = nn.Dense(4, param_dtype=float)(x.astype(float))
+        return jnp.tanh(y - self.part * y.mean(axis=0)).sum(axis=-1)
+
+
+def arguments(model: nn.Module, samples: jax.Array) -> tuple[Any, ...]:
+    variables = model.init(jax.random.key(1), samples)
+    return model.apply, variables["params"], {}, samples
+
+
+@pytest.mark.parametrize(("part", "mixes"), [(0.0, False), (0.5, True)])
+def test_what_mixes(part: float, mixes: bool) -> None:
+    samples = SPINS.random_state(jax.random.key(0), 16)
+    assert examine(*arguments(Network(part), samples)).mixes_samples is mixes
+
+
+def test_samples_that_are_alike() -> None:
+    """Tell nothing, and nothing is kept of that; one that differs, the last of many, does."""
+    alike = jnp.ones((50, 6), np.int8)
+    model = Network(0.25)
+    assert examine(*arguments(model, alike)).mixes_samples is False
+    assert examine(*arguments(model, alike.at[-1, 2].set(-1))).mixes_samples is True
+    assert examine(*arguments(model, alike)).mixes_samples is True
+
+
+def test_parameters_that_are_no_numbers() -> None:
+    log_psi, parameters, state, samples = arguments(Network(0.125), SPINS.random_state(jax.random.key(0), 16))
+    nothing = jax.tree.map(lambda leaf: leaf * np.nan, parameters)
+    assert examine(log_psi, nothing, state, samples).mixes_samples is False
+    assert examine(log_psi, parameters, state, samples).mixes_samples is True
+
+
+def test_no_other_configurations_are_evaluated() -> None:
+    """A network may know those of the space alone: here two spins and two bosons, in this order."""
+    space = nk.hilbert.Spin(0.5, 2) * nk.hilbert.Fock(3, 2)
+    samples = space.random_state(jax.random.key(0), 16)
+    assert examine(*arguments(nk.models.LogStateVector(space), samples)).mixes_samples is False
