@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 HERE = Path(__file__).parent
 FOLDERS = {
     "operators": ["operator", "observable", "exact", "dynamics"],
-    "enable": ["driver", "sampler", "variational", "models", "observable", "dynamics"],
+    "enable": ["driver", "optimizer", "jax", "sampler", "variational", "models", "observable", "dynamics"],
 }
 
 
