@@ -192,7 +192,7 @@ def test_small_pieces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("prefers", [True, False])
 def test_rows_and_factors(prefers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways to a Gram matrix, where there are several positions."""
-    monkeypatch.setattr(log_derivatives, "prefers_rows", lambda *_: prefers)
+    monkeypatch.setattr(log_derivatives.Cost, "prefers_rows", prefers)
     jax.clear_caches()
     model = nk.models.GCNN(symmetries=CHAIN, layers=2, features=2, param_dtype=complex)
     compare("on the fly", arguments(model, scale=0.1), "complex")

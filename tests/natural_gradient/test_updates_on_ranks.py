@@ -20,6 +20,8 @@ import jax.numpy as jnp
 import netket as nk
 import numpy as np
 
+from ferroket._compat.netket import STEP_METHOD
+
 class Convolutions(nn.Module):
     @nn.compact
     def __call__(self, x):
@@ -42,7 +44,7 @@ for name, model in {
         options = {"diag_shift": 0.1, "use_ntk": use_ntk, "momentum": 0.8, "mode": "complex"}
         driver = fk.driver.VMC_SR(ising, optimizer, variational_state=state, **options)
         for _ in range(2):
-            driver.compute_loss_and_update()
+            getattr(driver, STEP_METHOD)()
         numbers = [(leaf.real.sum(), abs(leaf).max()) for leaf in jax.tree.leaves(driver._dp)]
         found[f"{name}, {use_ntk}"] = np.ravel(numbers).tolist()
 if info.rank == 0:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from netket.jax.sharding import sharding_decorator
 
 CHECKS = jax.__version_info__ < (0, 8)
@@ -33,9 +34,24 @@ def on_each_device(
     return unchecked
 
 
+def shape_of(array: Any, example: Any) -> jax.ShapeDtypeStruct:
+    """The shape and the type of an array; where JAX checks it, it varies over the devices as another value does."""
+    axes = _axes_of(example)
+    more = {"vma": axes} if axes else {}
+    return jax.ShapeDtypeStruct(jnp.shape(array), jnp.result_type(array), **more)
+
+
 def varying_as(value: Any, example: jax.Array) -> Any:
     """A pytree of constants that JAX takes to vary over the devices as another value does, where it checks."""
-    axes = tuple(getattr(jax.typeof(example), "vma", ()))
-    if not (CHECKS and axes):
+    axes = tuple(_axes_of(example))
+    if not axes:
         return value
     return jax.tree.map(lambda leaf: jax.lax.pvary(leaf, axes), value)  # type: ignore[attr-defined]
+
+
+def _axes_of(value: Any) -> frozenset[str]:
+    """The axes of the mesh over which a value varies; none where JAX doesn't check it."""
+    if not CHECKS:
+        return frozenset()
+    kind = value if isinstance(value, jax.ShapeDtypeStruct) else jax.typeof(value)
+    return getattr(kind, "vma", None) or frozenset()

@@ -84,6 +84,9 @@ def explain(driver: Any) -> Explanation:
         )
     if not (patching.is_enabled() or patching.is_ours(driver)):
         return Explanation("NetKet", reasons=["the driver is NetKet's: call fk.enable(), or take the one of fk.driver"])
+    if patching.is_out_of_reach():
+        reason = f"JAX {jax.__version__} can't share our update among devices: install JAX 0.8 or newer"
+        return Explanation("NetKet", reasons=[reason])
     state: VariationalState = driver.state
     is_sum = isinstance(state, FullSumState)
     samples = state.hilbert.random_state(jax.random.key(0), 3)

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ferroket._compat.sharding import varying_as
+from ferroket._compat.sharding import shape_of, varying_as
 from ferroket.natural_gradient.pairs import Pairs
 from ferroket.natural_gradient.structure import Network, Product
 
@@ -130,6 +130,7 @@ def _like(array: jax.Array, leaf: jax.ShapeDtypeStruct) -> jax.Array:
 
 def _to_parameter(product: Product, leaf: jax.ShapeDtypeStruct, total: jax.Array) -> jax.Array:
     """From ``(B, I, O)`` to the shape of the parameter."""
+    leaf = shape_of(leaf, total)
     shape = jax.eval_shape(product.view, leaf)
     (result,) = jax.linear_transpose(product.view, leaf)(total.astype(shape.dtype))
     return result

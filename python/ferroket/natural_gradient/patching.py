@@ -5,7 +5,10 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar
 
+import jax
+
 from ferroket._compat.netket import JACOBIAN, STEP_METHOD, UPDATES
+from ferroket._compat.sharding import CHECKS
 from ferroket.natural_gradient import jacobian as jacobians
 from ferroket.natural_gradient.examination import examine
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, update_by_qgt
@@ -62,6 +65,11 @@ def with_our_updates(driver: type[Driver]) -> type[Driver]:
     return driver
 
 
+def is_out_of_reach() -> bool:
+    """Whether JAX is one that gives wrong shapes where such updates are shared by several devices."""
+    return CHECKS and jax.device_count() > 1
+
+
 def is_ours(driver: Any) -> bool:
     """Whether a driver is one of :func:`with_our_updates`."""
     return isinstance(driver, tuple(_ours))
@@ -85,7 +93,8 @@ def _unless_mixed(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(ours)
     def update(log_psi: Any, local_energies: Any, parameters: Any, state: Any, samples: Any, **settings: Any) -> Any:
-        function = netkets if examine(log_psi, parameters, state, samples).mixes_samples else ours
+        is_ours = not is_out_of_reach() and not examine(log_psi, parameters, state, samples).mixes_samples
+        function = ours if is_ours else netkets
         return function(log_psi, local_energies, parameters, state, samples, **settings)
 
     return update
@@ -108,7 +117,7 @@ def _jacobian(
     _axis_0_is_sharded: Any = None,
     **settings: Any,
 ) -> Any:
-    if _axis_0_is_sharded is False:  # asked for by one device alone
-        settings["_axis_0_is_sharded"] = False
+    if _axis_0_is_sharded is False or is_out_of_reach():  # asked for by one device alone
+        settings["_axis_0_is_sharded"] = _axis_0_is_sharded
         return _NETKETS_JACOBIAN(apply_fun, params, samples, state, **settings)
     return jacobians.jacobian(apply_fun, params, samples, state, **settings)

@@ -26,6 +26,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 from ferroket._compat.jax import inputs_of_scan, jaxpr_of
+from ferroket._compat.sharding import shape_of
 from ferroket.natural_gradient.examination import model_of_function
 
 Step = tuple[Any, tuple[tuple[str, Any], ...], int]
@@ -437,7 +438,7 @@ def read(
     def one(parameters: Any, state: Any, x: jax.Array) -> jax.Array:
         return log_psi({"params": parameters, **state}, x[None]).reshape(())
 
-    shapes = jax.tree.map(_shape_of, (parameters, state, x))
+    shapes = jax.tree.map(lambda a: shape_of(a, a), (parameters, state, x))
     jaxpr = jax.make_jaxpr(one)(*shapes)
     leaves, treedef = jax.tree.flatten(shapes[0])
     if not leaves:
@@ -457,17 +458,8 @@ def read(
         is_complex = jnp.issubdtype(out.dtype, jnp.complexfloating)
         is_holomorphic = (is_quadratic and is_complex) or _is_holomorphic(one, *shapes)
     products = tuple(found.products)
-    return Network(jaxpr, treedef, tuple(leaves), products, found.direct, out.dtype, is_holomorphic, is_quadratic)
-
-
-def _shape_of(array: Any) -> jax.ShapeDtypeStruct:
-    """What a program is traced for: shape and type, and where JAX checks it, over which devices the values vary."""
-    if isinstance(array, jax.ShapeDtypeStruct):
-        return array
-    varying: frozenset[str] = getattr(jax.typeof(array), "vma", frozenset())
-    if not varying:
-        return jax.ShapeDtypeStruct(jnp.shape(array), jnp.result_type(array))
-    return jax.ShapeDtypeStruct(jnp.shape(array), jnp.result_type(array), vma=varying)
+    plain = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
+    return Network(jaxpr, treedef, plain, products, found.direct, out.dtype, is_holomorphic, is_quadratic)
 
 
 # Holomorphic functions
