@@ -23,7 +23,7 @@ state = nk.vqs.MCState(
     nk.sampler.MetropolisLocal(hilbert, n_chains=16), nk.models.RBM(alpha=1, param_dtype=float),
     n_samples=256, seed=1, sampler_seed=2,
 )
-driver = nk.driver.VMC_SR(ising, nk.optimizer.Sgd(0.05), variational_state=state, diag_shift=1e-3)
+driver = fk.driver.VMC_SR(ising, nk.optimizer.Sgd(0.05), variational_state=state, diag_shift=1e-3)
 log = nk.logging.RuntimeLog()
 driver.run(20, out=log, show_progress=False)
 if info.rank == 0:

@@ -57,3 +57,24 @@ def test_no_other_configurations_are_evaluated() -> None:
     space = nk.hilbert.Spin(0.5, 2) * nk.hilbert.Fock(3, 2)
     samples = space.random_state(jax.random.key(0), 16)
     assert examine(*arguments(nk.models.LogStateVector(space), samples)).mixes_samples is False
+
+
+class OnlyWithHelp(nn.Module):
+    """A module whose log-amplitude needs more than samples."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array, scale: float) -> jax.Array:
+        return scale * nn.Dense(1, param_dtype=float)(x.astype(float))[..., 0]
+
+
+def test_a_module_that_needs_more_is_not_called_by_itself() -> None:
+    samples = SPINS.random_state(jax.random.key(0), 16)
+    model = OnlyWithHelp()
+    variables = model.init(jax.random.key(1), samples, 2.0)
+
+    def log_psi(model: nn.Module, variables: Any, x: jax.Array) -> jax.Array:
+        return model.apply(variables, x, 2.0)
+
+    found = examine(nk.jax.HashablePartial(log_psi, model), variables["params"], {}, samples)
+    assert not found.mixes_samples
+    assert found.model is None

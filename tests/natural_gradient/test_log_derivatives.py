@@ -25,6 +25,24 @@ def jacobian_of(name: str) -> Any:
     return jax.jacfwd if "groups" in name else jax.jacrev
 
 
+# One of each kind of use. What is found in the others, test_structure shows without compiling them.
+QUICK = [
+    *("two layers", "transposed", "positions", "parts", "bilinear", "used twice", "linear and not", "masked"),
+    *(
+        "embedding",
+        "integers",
+        "not used",
+        "complex",
+        "complex, and conjugate",
+        "promoted",
+        "real and complex",
+        "real bias of a complex kernel",
+    ),
+    *("complex scan", "layers of sites", "checkpoint in scan", "custom_jvp of a parameter", "convolution"),
+]
+
+
+@pytest.mark.quick(*(f"{name}-complex" for name in QUICK))
 @pytest.mark.parametrize("mode", [pytest.param("real", marks=thorough), "complex"])
 @pytest.mark.parametrize("name", CASES)
 def test_networks(name: str, mode: str) -> None:
@@ -37,6 +55,14 @@ def test_networks(name: str, mode: str) -> None:
     assert found.rows | found.biases == {*case.direct, *case.rows}
 
 
+def test_a_real_bias_of_a_complex_kernel_has_factors_of_its_own() -> None:
+    case = Case(lambda p, s: jnp.tanh(s @ p["w"] + p["b"]).sum(), {"w": ((6, 3), complex), "b": (3,)}, ())
+    found = compare(case.log_psi, {"params": case.parameters()}, SAMPLES, "complex")
+    assert found.factors == {"b", "w"}
+    assert not found.biases
+
+
+@pytest.mark.quick("Dense", "Conv, circular", "Conv, groups", "scan", "attention")
 @pytest.mark.parametrize("name", FLAX)
 def test_modules(name: str) -> None:
     case = FLAX[name]
@@ -61,6 +87,7 @@ def test_types_of_samples(dtype: Any) -> None:
     assert found.biases == {"Dense/bias"}
 
 
+@pytest.mark.quick("complex-complex64")
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])
 @pytest.mark.parametrize("mode", ["real", "complex"])
 def test_single_precision(mode: str, dtype: Any) -> None:

@@ -93,6 +93,7 @@ CASES = [
 ]
 
 
+@pytest.mark.quick("holomorphic-samples", "not holomorphic-samples")
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_the_matrix(name: str, kind: str) -> None:
     """As a matrix, and in products with pytrees and arrays."""
@@ -230,6 +231,7 @@ JACOBIANS = [
 ]
 
 
+@pytest.mark.quick("holomorphic-complex", "two networks-real")
 @pytest.mark.parametrize(
     ("name", "mode"),
     [pytest.param(*case, marks=() if case[0] in ("holomorphic", "two networks") else thorough) for case in JACOBIANS],

@@ -62,9 +62,7 @@ def found(job: Finished) -> dict[str, list[float]]:
 MODELS = ["holomorphic", "not holomorphic", "convolutions", "Jastrow"]
 
 
-@pytest.mark.parametrize(
-    ("n", "models"), [pytest.param(2, MODELS[:1], marks=pytest.mark.quick), (4, MODELS)], ids=["2", "4"]
-)
+@pytest.mark.parametrize(("n", "models"), [(2, MODELS[:1]), (4, MODELS)], ids=["2", "4"])
 def test_updates(n: int, models: list[str]) -> None:
     environment = {"XLA_FLAGS": FAST_COMPILATION, "MODELS": ",".join(models)}
     alone = found(run_alone(SCRIPT, timeout=280, **environment))

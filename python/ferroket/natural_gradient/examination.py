@@ -1,6 +1,6 @@
 """What is found out about a log-amplitude by evaluating it, once, before it is differentiated.
 
-Whether it treats each sample on its own, and whether it is the amplitude of a Flax module as it is.
+Whether it treats each sample on its own, and whether it is the amplitude of a module of :data:`KNOWN` as it is.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,13 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import netket as nk
 from netket.jax import HashablePartial
 
 _FEW = 6
+
+KNOWN = (nk.models.Jastrow,)
+"""The modules that are looked for: those whose log-derivatives have a closed form."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class Findings:
     """Whether ln ψ of a sample depends on the others, as with batch normalisation: the log-derivatives of such a
     network aren't those of one sample alone."""
     model: nn.Module | None
-    """The module whose log-amplitude it is."""
+    """The module of :data:`KNOWN` whose log-amplitude it is."""
 
 
 _known: dict[Any, Findings] = {}
@@ -57,27 +61,18 @@ def examine(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: j
 
 
 def model_of_function(log_psi: Callable[..., Any]) -> nn.Module | None:
-    """The module whose log-amplitude a function is, if :func:`examine` has found so."""
+    """The module of :data:`KNOWN` whose log-amplitude a function is, if :func:`examine` has found so."""
     return _models.get(log_psi)
 
 
 def _module_in(function: Any) -> nn.Module | None:
-    """A Flax module that a function holds: NetKet wraps that of a state into partials."""
-    if isinstance(function, nn.Module):
-        return function if _has_hash(function) else None
+    """A module of :data:`KNOWN` that a function holds: NetKet wraps that of a state into partials."""
+    if isinstance(function, KNOWN):
+        return function
     held = getattr(function, "__self__", None)
     inner = (*function.args, function.func) if isinstance(function, HashablePartial | partial) else (held,)
     found = (_module_in(each) for each in inner if each is not None)
     return next((module for module in found if module is not None), None)
-
-
-def _has_hash(module: nn.Module) -> bool:
-    """Whether its settings can be told from others', as those of a program."""
-    try:
-        hash(module)
-    except TypeError:
-        return False
-    return True
 
 
 @partial(jax.jit, static_argnums=(0, 1))

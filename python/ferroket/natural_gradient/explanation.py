@@ -11,9 +11,17 @@ import jax.numpy as jnp
 from netket.vqs import FullSumState, VariationalState
 
 from ferroket._compat.netket import is_sr_driver, log_psi_of, solver_of
+from ferroket._compat.sharding import is_out_of_reach
 from ferroket.natural_gradient import patching
 from ferroket.natural_gradient.examination import examine
-from ferroket.natural_gradient.log_derivatives import MEMORY, bytes_of_a_sample, components, cost_of, uses_of
+from ferroket.natural_gradient.log_derivatives import (
+    MEMORY,
+    bytes_of_a_sample,
+    components,
+    cost_of,
+    joins_its_bias,
+    uses_of,
+)
 from ferroket.natural_gradient.solve import takes_complex
 from ferroket.natural_gradient.structure import Network, Product, read
 
@@ -84,7 +92,7 @@ def explain(driver: Any) -> Explanation:
         )
     if not (patching.is_enabled() or patching.is_ours(driver)):
         return Explanation("NetKet", reasons=["the driver is NetKet's: call fk.enable(), or take the one of fk.driver"])
-    if patching.is_out_of_reach():
+    if is_out_of_reach():
         reason = f"JAX {jax.__version__} can't share our update among devices: install JAX 0.8 or newer"
         return Explanation("NetKet", reasons=[reason])
     state: VariationalState = driver.state
@@ -132,7 +140,7 @@ def layers_of(network: Network, n_samples: int, n_components: int) -> list[Layer
     """What is known of each parameter, and what it costs in the neural tangent kernel."""
     names = ["/".join(_key(key) for key in path) for path, _ in jax.tree.leaves_with_path(network.tree)]
     uses = uses_of(network)
-    parts = [part for product in network.products for part in _parts(product, uses)]
+    parts = [part for product in network.products for part in _parts(network, uses, product)]
     result = []
     for place, (name, leaf) in enumerate(zip(names, network.leaves, strict=True)):
         if network.is_quadratic and n_components == 1:
@@ -184,9 +192,9 @@ def n_unknowns(network: Network, is_holomorphic: bool) -> int:
     return sum(math.prod(leaf.shape) * (1 if is_holomorphic else 1 + _is_complex(leaf)) for leaf in network.leaves)
 
 
-def _parts(product: Product, uses: Counter[int]) -> Iterator[Product]:
-    """A product with its bias, or each on its own if one of them is used elsewhere, too."""
-    if product.bias is None or uses[product.leaf] == uses[product.bias.leaf] == 1:
+def _parts(network: Network, uses: Counter[int], product: Product) -> Iterator[Product]:
+    """A product with its bias, or each on its own."""
+    if product.bias is None or joins_its_bias(network, uses, product):
         yield product
     else:
         yield from (replace(product, bias=None), product.bias)

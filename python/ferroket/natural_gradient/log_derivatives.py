@@ -123,9 +123,7 @@ class LogDerivatives:
 
 
 def _like(array: jax.Array, leaf: jax.ShapeDtypeStruct) -> jax.Array:
-    if not jnp.issubdtype(leaf.dtype, jnp.complexfloating):
-        array = array.real
-    return array.astype(leaf.dtype)
+    return (array if _is_complex(leaf) else array.real).astype(leaf.dtype)
 
 
 def _to_parameter(product: Product, leaf: jax.ShapeDtypeStruct, total: jax.Array) -> jax.Array:
@@ -220,10 +218,9 @@ def _collect(
     uses = uses_of(network)
     of_leaf: dict[int, list[Factors]] = {}
     for factors in found:
-        for part in [factors] if all(uses[leaf] == 1 for leaf in _leaves_of(factors.product)) else _apart(factors):
+        for part in [factors] if joins_its_bias(network, uses, factors.product) else _apart(factors):
             leaf = part.product.leaf
-            is_complex = jnp.issubdtype(network.leaves[leaf].dtype, jnp.complexfloating)
-            of_leaf.setdefault(leaf, []).append(part if is_complex else _of_real(part))
+            of_leaf.setdefault(leaf, []).append(part if _is_complex(network.leaves[leaf]) else _of_real(part))
     kept = {}
     for leaf, parts in of_leaf.items():
         if leaf not in rows and len({part.product.layout for part in parts}) == 1:
@@ -245,6 +242,20 @@ def _collect(
 def uses_of(network: Network) -> Counter[int]:
     """In how many places each parameter is used; all that is done to one beside its products is one place."""
     return Counter([leaf for product in network.products for leaf in _leaves_of(product)] + list(network.direct))
+
+
+def joins_its_bias(network: Network, uses: Counter[int], product: Product) -> bool:
+    """Whether the bias of a product, if it has one, is one more row of its kernel.
+
+    Not if one of them is used elsewhere, too, nor if one is real and the other complex: their rows are of two kinds.
+    """
+    leaves = _leaves_of(product)
+    kinds = {_is_complex(network.leaves[leaf]) for leaf in leaves}
+    return all(uses[leaf] == 1 for leaf in leaves) and len(kinds) == 1
+
+
+def _is_complex(leaf: jax.ShapeDtypeStruct) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jnp.complexfloating))
 
 
 def _leaves_of(product: Product) -> list[int]:

@@ -1,14 +1,12 @@
 """``enable``: NetKet's own drivers and quantum geometric tensors with our log-derivatives, in an unchanged script."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar
 
-import jax
-
 from ferroket._compat.netket import JACOBIAN, STEP_METHOD, UPDATES
-from ferroket._compat.sharding import CHECKS
+from ferroket._compat.sharding import is_out_of_reach
 from ferroket.natural_gradient import jacobian as jacobians
 from ferroket.natural_gradient.examination import examine
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, update_by_qgt
@@ -28,19 +26,21 @@ def enable() -> None:
     with these ``SR`` and TDVP. Results are NetKet's, but for rounding.
     """
     global _is_enabled  # noqa: PLW0603
-    for name, update in UPDATES.items():
-        update.replace(_OURS[name])
-    JACOBIAN.replace(_jacobian)
+    _put(_OURS, _jacobian)
     _is_enabled = True
 
 
 def disable() -> None:
     """Takes :func:`enable` back."""
     global _is_enabled  # noqa: PLW0603
-    for name, update in UPDATES.items():
-        update.replace(_NETKETS[name])
-    JACOBIAN.replace(_NETKETS_JACOBIAN)
+    _put(_NETKETS, _NETKETS_JACOBIAN)
     _is_enabled = False
+
+
+def _put(updates: Mapping[str, Callable[..., Any]], jacobian: Callable[..., Any]) -> None:
+    for name, update in UPDATES.items():
+        update.replace(updates[name])
+    JACOBIAN.replace(jacobian)
 
 
 def is_enabled() -> bool:
@@ -63,11 +63,6 @@ def with_our_updates(driver: type[Driver]) -> type[Driver]:
     setattr(driver, STEP_METHOD, step)
     _ours.append(driver)
     return driver
-
-
-def is_out_of_reach() -> bool:
-    """Whether JAX is one that gives wrong shapes where such updates are shared by several devices."""
-    return CHECKS and jax.device_count() > 1
 
 
 def is_ours(driver: Any) -> bool:

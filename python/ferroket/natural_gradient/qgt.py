@@ -13,7 +13,7 @@ from netket.optimizer import LinearOperator
 from netket.vqs import FullSumState
 
 from ferroket._compat.netket import log_psi_of
-from ferroket._compat.sharding import on_each_device
+from ferroket._compat.sharding import is_out_of_reach, on_each_device
 from ferroket.natural_gradient.examination import examine
 from ferroket.natural_gradient.jacobian import written
 from ferroket.natural_gradient.log_derivatives import LogDerivatives
@@ -124,10 +124,13 @@ def quantum_geometric_tensor(
         diag_scale: None.
 
     Raises:
+        RuntimeError: JAX is 0.7, and there are several devices.
         NotImplementedError: There is a ``diag_scale``: only NetKet's tensors of Jacobians have one.
         ValueError: The network mixes samples; or ``holomorphic=True``, and ln ψ isn't holomorphic, as far as can be
             read.
     """
+    if is_out_of_reach():
+        raise RuntimeError(f"JAX {jax.__version__} can't share this tensor among devices: install JAX 0.8 or newer")
     if diag_scale is not None:
         raise NotImplementedError("diag_scale needs a Jacobian: take nk.optimizer.qgt.QGTJacobianDense")
     settings = {"chunk_size": chunk_size, "holomorphic": holomorphic, "diag_shift": diag_shift}

@@ -254,6 +254,16 @@ def _is_reshape(eqn: Any) -> bool:
     return math.prod(eqn.invars[0].aval.shape) == math.prod(eqn.outvars[0].aval.shape)
 
 
+def _product_of(
+    view: View, order: tuple[int, ...], sizes: tuple[int, ...], y: Any, from_y: Callable[[jax.Array], jax.Array]
+) -> Product:
+    """The product of a parameter, whose axes are B, I and O in this order, with something that gives y."""
+    shape = tuple(view.value.shape[axis] for axis in order)
+    parts, n_in, n_out = sizes
+    result = jax.ShapeDtypeStruct(y.shape, y.dtype)
+    return Product(view.leaf, view.steps, view.loops, order, shape, (parts, n_in, n_out), result, from_y)
+
+
 def _dot(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array:
     (contracted, batch) = eqn.params["dimension_numbers"]
     which = 0 if isinstance(inputs[0], View) else 1
@@ -273,16 +283,7 @@ def _dot(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array:
             return y.reshape(sizes[0], sizes[2], n_positions).swapaxes(1, 2)
         return y.reshape(sizes[0], n_positions, sizes[2])
 
-    product = Product(
-        view.leaf,
-        view.steps,
-        view.loops,
-        order,
-        tuple(shape[axis] for axis in order),
-        sizes,
-        jax.ShapeDtypeStruct(aval.shape, aval.dtype),
-        from_y,
-    )
+    product = _product_of(view, order, sizes, aval, from_y)
     operands = [x, x]
     operands[which] = jax.lax.stop_gradient(view.value)
     y = eqn.primitive.bind(*operands, **eqn.params)
@@ -310,16 +311,7 @@ def _convolution(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array:
     def from_y(y: jax.Array) -> jax.Array:
         return y.transpose(y_spec[0], *y_spec[2:], y_spec[1]).reshape(1, n_positions, n_out)
 
-    product = Product(
-        view.leaf,
-        view.steps,
-        view.loops,
-        order,
-        tuple(kernel[axis] for axis in order),
-        (1, math.prod(window) * n_in, n_out),
-        jax.ShapeDtypeStruct(aval.shape, aval.dtype),
-        from_y,
-    )
+    product = _product_of(view, order, (1, math.prod(window) * n_in, n_out), aval, from_y)
     y = eqn.primitive.bind(x, jax.lax.stop_gradient(view.value), **settings)
     data = x.transpose(numbers.lhs_spec[0], *numbers.lhs_spec[2:], numbers.lhs_spec[1])
     patches = _patches(data, window, settings).reshape(1, n_positions, math.prod(window) * n_in)
