@@ -17,7 +17,7 @@ from jax.flatten_util import ravel_pytree
 from netket._src.ngd.sr_srt_common import srt
 from netket._src.ngd.srt_onthefly import srt_onthefly
 
-from ferroket.natural_gradient import log_derivatives
+from ferroket.natural_gradient import gram, log_derivatives, tiles
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk
 from mpi import run_alone
 from variational_states import random_like
@@ -183,8 +183,9 @@ def test_solvers(solver: str) -> None:
 @pytest.mark.parametrize("name", ["holomorphic", pytest.param("two networks", marks=thorough)])
 def test_small_pieces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the Gram matrix, and of the samples that are differentiated at once."""
-    monkeypatch.setattr(log_derivatives, "_TILE", 64)
-    monkeypatch.setattr(log_derivatives, "MEMORY", 4096)
+    monkeypatch.setitem(tiles._LENGTH, "cpu", 6)
+    for module in (gram, log_derivatives):
+        monkeypatch.setattr(module, "MEMORY", 4096)
     jax.clear_caches()
     compare("on the fly", arguments(KINDS[name]), "complex")
 
@@ -192,7 +193,7 @@ def test_small_pieces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("prefers", [True, False])
 def test_rows_and_factors(prefers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways to a Gram matrix, where there are several positions."""
-    monkeypatch.setattr(log_derivatives.Cost, "prefers_rows", prefers)
+    monkeypatch.setattr(gram.Cost, "prefers_rows", prefers)
     jax.clear_caches()
     model = nk.models.GCNN(symmetries=CHAIN, layers=2, features=2, param_dtype=complex)
     compare("on the fly", arguments(model, scale=0.1), "complex")

@@ -7,6 +7,9 @@ import jax
 import jax.numpy as jnp
 from netket.jax.sharding import sharding_decorator
 
+AXIS = "S"
+"""The name of the axis of NetKet's mesh."""
+
 CHECKS = jax.__version_info__ < (0, 8)
 """Whether JAX is asked to check over which devices a value varies: in functions that it doesn't check, JAX 0.7 has no
 gradients."""
@@ -32,6 +35,16 @@ def on_each_device(
         return checked
     unchecked: Callable[..., Any] = sharding_decorator(function, sharded, sums, check_vma=False)
     return unchecked
+
+
+def device() -> jax.Array:
+    """The place of a device among all, in a function for :func:`on_each_device`."""
+    return jax.lax.axis_index(AXIS)
+
+
+def exchanged(blocks: jax.Array) -> jax.Array:
+    """Of an array for each device, ``(R, ...)``, what all devices have for this one, in their order."""
+    return jax.lax.all_to_all(blocks, AXIS, 0, 0)
 
 
 def is_out_of_reach() -> bool:

@@ -14,11 +14,11 @@ from ferroket._compat.netket import is_sr_driver, log_psi_of, solver_of
 from ferroket._compat.sharding import is_out_of_reach
 from ferroket.natural_gradient import patching
 from ferroket.natural_gradient.examination import examine
+from ferroket.natural_gradient.gram import cost_of
 from ferroket.natural_gradient.log_derivatives import (
     MEMORY,
     bytes_of_a_sample,
     components,
-    cost_of,
     joins_its_bias,
     uses_of,
 )

@@ -6,7 +6,8 @@ from typing import Any
 import jax
 
 from ferroket._compat.sharding import on_each_device
-from ferroket.natural_gradient.log_derivatives import LogDerivatives, gram, log_derivatives
+from ferroket.natural_gradient.gram import gram
+from ferroket.natural_gradient.log_derivatives import LogDerivatives, log_derivatives
 from ferroket.natural_gradient.structure import read
 
 
@@ -46,8 +47,8 @@ def log_derivatives_of(
 def ntk(rows: LogDerivatives) -> jax.Array:
     """The Gram matrix of all samples, without the means of its rows and columns, over the number of samples.
 
-    Each device makes the rows of its own samples. What the devices send to each other are factors, and rows of
-    parameters that have none.
+    Each device makes about half of the rows of its own samples, the others of which it gets from other devices. What
+    they send to each other besides are factors, and rows of parameters that have none.
 
     Returns:
         ``(Ns, C, Ns, C)``, sharded along its first axis.

@@ -1,0 +1,211 @@
+"""The Gram matrix of the log-derivatives: of factors by the products of x and of δ, of rows as they are."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ferroket._compat.sharding import varying_as
+from ferroket.natural_gradient.log_derivatives import MEMORY, Factors, LogDerivatives
+from ferroket.natural_gradient.pairs import Pairs
+from ferroket.natural_gradient.tiles import hermitian
+
+_UNROLLED = 4
+"""How many pairs of positions are written one after the other. More are a loop."""
+
+_Term = tuple[Callable[[Any, Any], jax.Array], Any, Any]
+"""A part of the Gram matrix: a function of some rows and some columns, and all of both, pytrees of ``(Ns, ...)``."""
+
+
+def gram(rows: LogDerivatives, columns: LogDerivatives) -> jax.Array:
+    """Products of the rows of a device's samples with those of all, each without a mean over the latter.
+
+    A vector that is subtracted from all rows changes the Gram matrix, but not what is left of it when its own means
+    are subtracted; so where it is cheap, or precision needs it, means of rows are subtracted before.
+
+    Args:
+        rows: Of the n samples of a device, one of R. See :func:`~ferroket._compat.sharding.on_each_device`.
+        columns: Of all R·n samples, those of the first device first.
+
+    Returns:
+        ``(n, C, R·n, C)``: Re(G·G'*), or G·G'* for a holomorphic ln ψ.
+    """
+    is_holomorphic = columns.is_holomorphic
+    terms: list[_Term] = [(Pairs.gram, rows.pairs[leaf], pairs) for leaf, pairs in columns.pairs.items()]
+    written = []
+    for leaf, factors in columns.factors.items():
+        if _prefers_rows(factors):
+            written.append(leaf)
+        else:
+            of_tile = partial(_factors_of_tile, is_holomorphic=is_holomorphic)
+            terms.append((of_tile, *_for_precision(rows.factors[leaf], factors)))
+    terms += [_rows_term(*both, is_holomorphic) for both in _joined(rows.rows, columns.rows)]
+    total = _sum(terms) if terms else None
+    for leaf in written:
+        # One after the other, so that no two need their memory at once.
+        total, rows, columns = jax.lax.optimization_barrier((total, rows, columns))
+        for both in _blocks(rows.factors[leaf], columns.factors[leaf]):
+            term = _sum([_rows_term(*both, is_holomorphic)])
+            total = term if total is None else total + term
+    assert total is not None
+    return total
+
+
+def _sum(terms: list[_Term]) -> jax.Array:
+    functions, rows, columns = zip(*terms, strict=True)
+
+    def of_tile(rows: Any, columns: Any) -> jax.Array:
+        parts = [function(a, b) for function, a, b in zip(functions, rows, columns, strict=True)]
+        return sum(parts[1:], start=parts[0])
+
+    return hermitian(of_tile, rows, columns)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the Gram matrix of one parameter costs for a sample: multiplications with additions."""
+
+    by_factors: int
+    """B·P²·(I + C²·(O + 2)) for each other sample."""
+    by_rows: int
+    """C²·B·I·O for each other sample, and P·C·B·I·O to write the row down."""
+
+    @property
+    def prefers_rows(self) -> bool:
+        """Whether rows that are written down take clearly fewer operations than their factors."""
+        return 1.25 * self.by_rows < self.by_factors
+
+
+def cost_of(n_samples: int, n_components: int, parts: int, positions: int, n_in: int, n_out: int) -> Cost:
+    """What the factors of one parameter cost, for ``x (B, P, I)`` and ``δ (C, B, P, O)``."""
+    by_factors = n_samples * parts * positions**2 * (n_in + n_components**2 * (n_out + 2))
+    by_rows = (n_samples * n_components + positions) * n_components * parts * n_in * n_out
+    return Cost(by_factors, by_rows)
+
+
+# Rows
+
+
+def _joined(rows: dict[int, jax.Array], columns: dict[int, jax.Array]) -> Iterator[tuple[jax.Array, jax.Array]]:
+    """Rows of all parameters that have no factors, put together by their types."""
+    by_type: dict[Any, list[int]] = {}
+    for leaf, array in rows.items():
+        by_type.setdefault(array.dtype, []).append(leaf)
+    for leaves in by_type.values():
+        some, others = (jnp.concatenate([_flat(side[leaf]) for leaf in leaves], axis=-1) for side in (rows, columns))
+        yield some, others
+
+
+def _flat(rows: jax.Array) -> jax.Array:
+    return rows.reshape(*rows.shape[:2], -1)
+
+
+def _rows_term(rows: jax.Array, columns: jax.Array, is_holomorphic: bool) -> _Term:
+    """Of ``(Ns, C, n)`` and ``(Ns', C, n)``."""
+    mean = columns.mean(axis=0)
+
+    def of_tile(rows: jax.Array, columns: jax.Array) -> jax.Array:
+        a, b = (jax.lax.collapse(array - mean, 0, 2) for array in (rows, columns))
+        real, imag = _products(a, b) if is_holomorphic else (_real_products(a, b), None)
+        product = real if imag is None else jax.lax.complex(real, imag)
+        return product.reshape(*rows.shape[:2], *columns.shape[:2])
+
+    return of_tile, rows, columns
+
+
+def _real_products(a: jax.Array, b: jax.Array) -> jax.Array:
+    """The real part of ``a b†``."""
+    if not jnp.iscomplexobj(a):
+        return a @ b.T
+    return jnp.concatenate([a.real, a.imag], axis=1) @ jnp.concatenate([b.real, b.imag], axis=1).T
+
+
+def _products(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+    """The real and the imaginary part of ``a b†``, by products of real matrices, which CPUs have the fastest."""
+    if not jnp.iscomplexobj(a) and not jnp.iscomplexobj(b):
+        return a @ b.T, None
+    if not jnp.iscomplexobj(b):
+        return a.real @ b.T, a.imag @ b.T
+    other = jnp.concatenate([b.real, b.imag], axis=1).T
+    if not jnp.iscomplexobj(a):
+        return a @ b.real.T, -(a @ b.imag.T)
+    real = jnp.concatenate([a.real, a.imag], axis=1)
+    imag = jnp.concatenate([a.imag, -a.real], axis=1)
+    return real @ other, imag @ other
+
+
+# Factors
+
+
+def _prefers_rows(factors: Factors) -> bool:
+    n_samples, n_components, n_parts, n_positions, n_out = factors.delta.shape
+    return cost_of(n_samples, n_components, n_parts, n_positions, factors.x.shape[-1], n_out).prefers_rows
+
+
+def _blocks(rows: Factors, columns: Factors) -> Iterator[tuple[jax.Array, jax.Array]]:
+    """Rows that are written down, a part of their elements after the other."""
+    n_bytes = len(columns.x) * columns.delta.shape[1] * columns.n_elements * columns.delta.dtype.itemsize
+    n_blocks = min(-(-n_bytes // MEMORY), columns.delta.shape[4])
+    sides = [
+        [replace(side, delta=d) for d in jnp.array_split(side.delta, n_blocks, axis=4)] for side in (rows, columns)
+    ]
+    for some, others in zip(*sides, strict=True):
+        yield _flat(some.rows()), _flat(others.rows())
+
+
+def _for_precision(rows: Factors, columns: Factors) -> tuple[Factors, Factors]:
+    """Factors of numbers of 32 bits without the means of the columns' rows."""
+    if jnp.finfo(columns.delta.dtype).bits == 64:  # noqa: PLR2004
+        return rows, columns
+    mean = columns.x.mean(axis=0), columns.delta.mean(axis=0)
+    return _without_mean(rows, *mean), _without_mean(columns, *mean)
+
+
+def _without_mean(factors: Factors, x_mean: jax.Array, delta_mean: jax.Array) -> Factors:
+    """Outer products less that of the means, x ⊗ (δ − δ̄) + (x − x̄) ⊗ δ̄."""
+    delta = factors.delta - delta_mean
+    x = jnp.concatenate([factors.x, factors.x - x_mean], axis=2)
+    delta = jnp.concatenate([delta, jnp.broadcast_to(delta_mean, delta.shape)], axis=3)
+    return Factors(x, delta, factors.product, factors.bias)
+
+
+def _factors_of_tile(rows: Factors, columns: Factors, is_holomorphic: bool) -> jax.Array:
+    """Sums over pairs of positions of (x·x')·(δ·δ'): ``(Ns, C, Ns', C)``."""
+    n_parts, n_positions = columns.x.shape[1:3]
+    shape = (*rows.delta.shape[:2], *columns.delta.shape[:2])
+
+    def of_pair(part: Any, first: Any, second: Any) -> jax.Array:
+        of_x = _products(rows.x[:, part, first], columns.x[:, part, second])
+        of_delta = _products(
+            jax.lax.collapse(rows.delta[:, :, part, first], 0, 2),
+            jax.lax.collapse(columns.delta[:, :, part, second], 0, 2),
+        )
+        real_x, imag_x = (None if a is None else a[:, None, :, None] for a in of_x)
+        real_delta, imag_delta = (None if a is None else a.reshape(shape) for a in of_delta)
+        assert real_x is not None
+        assert real_delta is not None
+        real = real_x * real_delta
+        if imag_x is not None and imag_delta is not None:
+            real -= imag_x * imag_delta
+        if not is_holomorphic:
+            return real
+        imag = jnp.zeros_like(real)
+        if imag_delta is not None:
+            imag += real_x * imag_delta
+        if imag_x is not None:
+            imag += imag_x * real_delta
+        return jax.lax.complex(real, imag)
+
+    pairs = [(b, p, q) for b in range(n_parts) for p in range(n_positions) for q in range(n_positions)]
+    if len(pairs) <= _UNROLLED:
+        return sum((of_pair(*pair) for pair in pairs[1:]), start=of_pair(*pairs[0]))
+
+    def add(total: jax.Array, pair: jax.Array) -> tuple[jax.Array, None]:
+        return total + of_pair(*pair), None
+
+    dtype = jnp.result_type(rows.delta, columns.delta) if is_holomorphic else columns.delta.real.dtype
+    start = varying_as(jnp.zeros(shape, dtype), rows.delta)
+    return jax.lax.scan(add, start, jnp.asarray(pairs))[0]
