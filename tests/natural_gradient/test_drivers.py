@@ -26,11 +26,8 @@ MODELS = {
     "real": nk.models.MLP(hidden_dims=(5,), hidden_activations=jnp.tanh, param_dtype=float),
     "two networks": nk.models.RBMModPhase(alpha=1),
 }
-REPLACED = [
-    (module, replaceable.name)
-    for replaceable in (*compat.UPDATES.values(), compat.JACOBIAN)
-    for module in replaceable.modules
-]
+REPLACEABLE = [*compat.UPDATES.values(), *compat.PRODUCTS.values(), compat.JACOBIAN]
+REPLACED = [(module, replaceable.name) for replaceable in REPLACEABLE for module in replaceable.modules]
 
 
 @pytest.fixture(autouse=True)
@@ -134,7 +131,7 @@ def test_infidelity(case: str) -> None:
 
 def test_what_is_replaced() -> None:
     before = [getattr(module, name) for module, name in REPLACED]
-    assert len(before) == 7
+    assert len(before) == 9
     fk.natural_gradient.enable()
     fk.natural_gradient.enable()
     assert fk.natural_gradient.is_enabled()
@@ -168,7 +165,7 @@ def test_errors_in_a_step_leave_things_as_they_are() -> None:
     assert not nk.jax.jacobian.__module__.startswith("ferroket")
 
 
-@pytest.mark.parametrize("replaceable", [*compat.UPDATES.values(), compat.JACOBIAN], ids=lambda r: r.name)
+@pytest.mark.parametrize("replaceable", REPLACEABLE, ids=lambda r: r.name)
 def test_another_netket(replaceable: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     module = replaceable.modules[-1]
     message = rf"NetKet .* has no {module.__name__}\.{replaceable.name}\(.*\), in whose place Ferroket"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jacobians import close
 from jax.flatten_util import ravel_pytree
-from netket.optimizer.qgt import QGTJacobianDense, QGTJacobianPyTree, QGTOnTheFly
+from netket.optimizer.qgt import QGTJacobianDense, QGTJacobianPyTree, QGTOnTheFly, qgt_onthefly
 
 import ferroket as fk
 from ferroket.natural_gradient import patching
@@ -176,6 +176,51 @@ def test_solutions(name: str, solver: str) -> None:
     if solver in ("cg", "cholesky"):
         again, _ = tensor.solve(SOLVERS[solver], flat(vector), x0=flat(solution))
         close(again, flat(solution), 1e-8)
+
+
+@pytest.mark.parametrize("chunk_size", [None, 8])
+@pytest.mark.parametrize(("name", "kind"), CASES)
+@pytest.mark.quick("holomorphic-samples-8", "two networks-samples-None")
+def test_netkets_products_under_enable(name: str, kind: str, chunk_size: int | None) -> None:
+    """Those of its ``QGTOnTheFly``, whose values, solutions and matrix stay as they are."""
+    state = state_of(name, kind)
+    vector = vector_like(state.parameters)
+    settings = {"diag_shift": SHIFT, "chunk_size": chunk_size, **holomorphic(name)}
+    expected = QGTOnTheFly(state, **settings)
+    fk.enable()
+    found = QGTOnTheFly(state, **settings)
+    assert "LogDerivatives" in str(jax.tree.structure(found))
+    assert "LogDerivatives" not in str(jax.tree.structure(expected))
+    for one, other in ((found, expected), (found + 0.2, expected + 0.2)):
+        assert jax.tree.structure(one @ vector) == jax.tree.structure(other @ vector)
+        close(flat(one @ vector), flat(other @ vector), 1e-12)
+        close(one @ flat(vector), flat(other @ vector), 1e-12)
+    close(flat(found.solve(SOLVERS["cg"], vector)[0]), flat(expected.solve(SOLVERS["cg"], vector)[0]), 1e-8)
+    if name in ("real", "holomorphic"):  # NetKet refuses others
+        close(found.to_dense(), expected.to_dense(), 1e-12)
+
+
+def test_netkets_products_where_ours_are_not_for() -> None:
+    """Networks that mix samples, and samples that a program is traced for."""
+
+    class Mixing(nk.models.RBM):
+        def __call__(self, x: jax.Array) -> jax.Array:
+            y = super().__call__(x)
+            return y - y.mean()
+
+    fk.enable()
+    state = make_state(Mixing(alpha=1, param_dtype=float), SPINS, n_samples=24, scale=0.3)
+    assert "LogDerivatives" not in str(jax.tree.structure(QGTOnTheFly(state)))
+    state = state_of("real")
+    vector = vector_like(state.parameters)
+
+    @jax.jit
+    def traced(samples: jax.Array) -> Any:
+        return qgt_onthefly.mat_vec_factory(state._apply_fun, state.parameters, state.model_state, samples)(
+            vector, SHIFT
+        )
+
+    close(flat(traced(state.samples.reshape(24, -1))), flat(QGTOnTheFly(state, diag_shift=SHIFT) @ vector), 1e-12)
 
 
 # In NetKet's drivers

@@ -13,6 +13,7 @@ import netket as nk
 import plum
 from netket._src.driver import vmc_sr as _vmc_sr
 from netket.operator import DiscreteJaxOperator
+from netket.optimizer.qgt import qgt_onthefly
 from netket.sampler.rules.hamiltonian import HamiltonianRuleBase
 from netket.vqs import MCState
 
@@ -289,6 +290,17 @@ JACOBIAN = Replaceable(
     "in whose place Ferroket takes Jacobians apart",
 )
 """The Jacobian of ln ψ, which quantum geometric tensors ask for."""
+
+PRODUCTS = {
+    name: Replaceable(
+        name,
+        (qgt_onthefly,),
+        ("forward_fn", "params", "model_state", "samples", "pdf", *more),
+        "in whose place Ferroket multiplies a quantum geometric tensor with vectors",
+    )
+    for name, more in {"mat_vec_factory": (), "mat_vec_chunked_factory": ("chunk_size",)}.items()
+}
+"""What makes the product of ``QGTOnTheFly`` with a vector, of all samples at once or in chunks."""
 
 
 SR_DRIVERS: tuple[Any, ...] = (nk.driver.VMC_SR, _infidelity_sr.Infidelity_SR)

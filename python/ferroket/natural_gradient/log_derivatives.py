@@ -6,6 +6,7 @@ one ∂f/∂Re θ − i ∂f/∂Im θ. A holomorphic ln ψ has one complex row, 
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -58,7 +59,7 @@ class Factors:
 
     def rows(self) -> jax.Array:
         """``(Ns, C, B, I, O)``."""
-        return jnp.einsum("sbpi,scbpo->scbio", self.x, self.delta)
+        return _contract("sbpi,scbpo->scbio", self.x, self.delta)
 
 
 @partial(
@@ -85,7 +86,7 @@ class LogDerivatives:
         for leaf, pairs in self.pairs.items():
             terms.append(self._part(pairs.dot(vector[leaf])))
         for factors in self.factors.values():
-            y = jnp.einsum("sbpi,bio->sbpo", factors.x, factors.join(vector))
+            y = _contract("sbpi,bio->sbpo", factors.x, factors.join(vector))
             terms.append(self._part(jnp.einsum("sbpo,scbpo->sc", y, factors.delta)))
         return sum(terms[1:], start=terms[0])
 
@@ -98,7 +99,7 @@ class LogDerivatives:
         for leaf, pairs in self.pairs.items():
             results[leaf] = pairs.weighted_sum(w)
         for factors in self.factors.values():
-            total = jnp.einsum("sbpi,scbpo->bio", factors.x, factors.delta * w[:, :, None, None, None])
+            total = _contract("sbpi,scbpo->bio", factors.x, factors.delta * w[:, :, None, None, None])
             for product, part in factors.split(total):
                 results[product.leaf] = _to_parameter(product, self.network.leaves[product.leaf], part)
         return [_like(results[place].conj(), leaf) for place, leaf in enumerate(self.network.leaves)]
@@ -114,6 +115,27 @@ class LogDerivatives:
 
     def _part(self, values: jax.Array) -> jax.Array:
         return values if self.is_holomorphic else values.real
+
+
+def _contract(subscripts: str, a: jax.Array, b: jax.Array) -> jax.Array:
+    """A sum of products as :func:`jax.numpy.einsum` names it, in the form that XLA has the fastest product for.
+
+    A real ``a`` isn't multiplied as a complex array, and one part is no axis ``b``.
+    """
+    first, second, result = re.split(",|->", subscripts)
+    if a.shape[first.index("b")] == 1:
+        alone = _contract_of_part(
+            subscripts.replace("b", ""), a.squeeze(first.index("b")), b.squeeze(second.index("b"))
+        )
+        return jnp.expand_dims(alone, result.index("b"))
+    return _contract_of_part(subscripts, a, b)
+
+
+def _contract_of_part(subscripts: str, a: jax.Array, b: jax.Array) -> jax.Array:
+    contract = partial(jnp.einsum, subscripts, a)
+    if jnp.iscomplexobj(b) and not jnp.iscomplexobj(a):
+        return jax.lax.complex(contract(b.real), contract(b.imag))
+    return contract(b)
 
 
 def _like(array: jax.Array, leaf: jax.ShapeDtypeStruct) -> jax.Array:

@@ -5,14 +5,17 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar
 
-from ferroket._compat.netket import JACOBIAN, STEP_METHOD, UPDATES
+import jax
+
+from ferroket._compat.netket import JACOBIAN, PRODUCTS, STEP_METHOD, UPDATES, Replaceable
 from ferroket._compat.sharding import is_out_of_reach
 from ferroket.natural_gradient import jacobian as jacobians
 from ferroket.natural_gradient.examination import examine
+from ferroket.natural_gradient.qgt import mat_vec
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, update_by_qgt
 
-_NETKETS = {name: update.find() for name, update in UPDATES.items()}
-_NETKETS_JACOBIAN = JACOBIAN.find()
+_REPLACED: dict[str, Replaceable] = {**UPDATES, **PRODUCTS, JACOBIAN.name: JACOBIAN}
+_NETKETS = {name: function.find() for name, function in _REPLACED.items()}
 _is_enabled = False
 
 Driver = TypeVar("Driver")
@@ -22,25 +25,24 @@ def enable() -> None:
     """Has NetKet's drivers and quantum geometric tensors take log-derivatives apart.
 
     From now on ``VMC_SR`` and ``Infidelity_SR`` make their updates by the neural tangent kernel without a Jacobian.
-    With ``use_ntk=False`` they get it from its factors, and so do ``QGTJacobianDense`` and ``QGTJacobianPyTree``, and
-    with these ``SR`` and TDVP. Results are NetKet's, but for rounding.
+    With ``use_ntk=False`` they get it from its factors, and so do ``QGTJacobianDense`` and ``QGTJacobianPyTree``;
+    ``QGTOnTheFly`` multiplies with the factors; and with these ``SR`` and TDVP. Results are NetKet's, but for rounding.
     """
     global _is_enabled  # noqa: PLW0603
-    _put(_OURS, _jacobian)
+    _put(_OURS)
     _is_enabled = True
 
 
 def disable() -> None:
     """Takes :func:`enable` back."""
     global _is_enabled  # noqa: PLW0603
-    _put(_NETKETS, _NETKETS_JACOBIAN)
+    _put(_NETKETS)
     _is_enabled = False
 
 
-def _put(updates: Mapping[str, Callable[..., Any]], jacobian: Callable[..., Any]) -> None:
-    for name, update in UPDATES.items():
-        update.replace(updates[name])
-    JACOBIAN.replace(jacobian)
+def _put(functions: Mapping[str, Callable[..., Any]]) -> None:
+    for name, replaced in _REPLACED.items():
+        replaced.replace(functions[name])
 
 
 def is_enabled() -> bool:
@@ -82,27 +84,37 @@ def enabled() -> Iterator[None]:
             disable()
 
 
+def _is_ours(log_psi: Any, parameters: Any, state: Any, samples: Any) -> bool:
+    """Whether a network treats each sample on its own, and our JAX can share it among the devices."""
+    return not is_out_of_reach() and not examine(log_psi, parameters, state, samples).mixes_samples
+
+
 def _unless_mixed(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
     """An update of ours for networks that treat each sample on its own, and NetKet's for others."""
-    netkets = _NETKETS[name]
 
     @wraps(ours)
     def update(log_psi: Any, local_energies: Any, parameters: Any, state: Any, samples: Any, **settings: Any) -> Any:
-        is_ours = not is_out_of_reach() and not examine(log_psi, parameters, state, samples).mixes_samples
-        function = ours if is_ours else netkets
+        function = ours if _is_ours(log_psi, parameters, state, samples) else _NETKETS[name]
         return function(log_psi, local_energies, parameters, state, samples, **settings)
 
     return update
 
 
-_OURS = {
-    "srt_onthefly": _unless_mixed("srt_onthefly", update_by_ntk),
-    "srt": _unless_mixed("srt", update_by_flat_ntk),
-    "sr": _unless_mixed("sr", update_by_qgt),
-}
+def _products(name: str) -> Callable[..., Any]:
+    """Products of ours for such networks, and for samples whose values are there."""
+    netkets = _NETKETS[name]
+
+    @wraps(netkets)
+    def factory(forward_fn: Any, params: Any, model_state: Any, samples: Any, *more: Any, **settings: Any) -> Any:
+        arguments = forward_fn, params, model_state, samples
+        is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments[1:]))
+        function = mat_vec if not is_traced and _is_ours(*arguments) else netkets
+        return function(*arguments, *more, **settings)
+
+    return factory
 
 
-@wraps(_NETKETS_JACOBIAN)
+@wraps(_NETKETS["jacobian"])
 def _jacobian(
     apply_fun: Any,
     params: Any,
@@ -114,5 +126,14 @@ def _jacobian(
 ) -> Any:
     if _axis_0_is_sharded is False or is_out_of_reach():  # asked for by one device alone
         settings["_axis_0_is_sharded"] = _axis_0_is_sharded
-        return _NETKETS_JACOBIAN(apply_fun, params, samples, state, **settings)
+        return _NETKETS["jacobian"](apply_fun, params, samples, state, **settings)
     return jacobians.jacobian(apply_fun, params, samples, state, **settings)
+
+
+_OURS: dict[str, Callable[..., Any]] = {
+    "srt_onthefly": _unless_mixed("srt_onthefly", update_by_ntk),
+    "srt": _unless_mixed("srt", update_by_flat_ntk),
+    "sr": _unless_mixed("sr", update_by_qgt),
+    **{name: _products(name) for name in PRODUCTS},
+    "jacobian": _jacobian,
+}

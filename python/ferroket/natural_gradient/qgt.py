@@ -105,6 +105,31 @@ def product(rows: LogDerivatives, vector: Any, diag_shift: Any, pdf: jax.Array |
     return jax.tree.map(lambda new, old: new + jnp.asarray(diag_shift, new.real.dtype) * old, result, vector)
 
 
+def mat_vec(
+    forward_fn: Callable[..., Any],
+    params: Any,
+    model_state: Any,
+    samples: jax.Array,
+    pdf: jax.Array | None = None,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:
+    """The function ``(v, diag_shift) -> S·v + diag_shift·v``, as NetKet's ``QGTOnTheFly`` asks for it.
+
+    Args:
+        forward_fn: ``forward_fn({"params": params, **model_state}, x)`` for ``x (Ns, N)`` gives ``(Ns,)``.
+        params: A pytree, as are v and what the function returns.
+        model_state: Other collections of variables.
+        samples: ``(Ns, N)``.
+        pdf: The weights of the samples, ``(Ns,)``; None for equal ones.
+        chunk_size: How many samples a device differentiates at once.
+    """
+    return jax.tree_util.Partial(_mat_vec, _rows(forward_fn, params, model_state, samples, chunk_size, False), pdf)
+
+
+def _mat_vec(rows: LogDerivatives, pdf: jax.Array | None, vector: Any, diag_shift: Any) -> Any:
+    return product(rows, vector, diag_shift, pdf)
+
+
 def quantum_geometric_tensor(
     vstate: Any = None,
     *,

@@ -148,6 +148,22 @@ class Taps:
     """The x of each, ``(loops…, B, P, I)``."""
     direct: dict[int, set[str]] = field(default_factory=dict)
     """The parameters that are used in other ways, with the primitives that use them."""
+    reals: dict[int, tuple[jax.Array, jax.Array]] = field(default_factory=dict)
+    """Complex values that were real, by their identity, with what they were."""
+
+    def note_real(self, eqn: Any, inputs: Sequence[Any], result: Any) -> None:
+        """Notes the real values that an equation makes complex, or gives another shape."""
+        name = eqn.primitive.name
+        if not jnp.iscomplexobj(result) or name not in (*RESHAPING, "broadcast_in_dim"):
+            return
+        if not jnp.iscomplexobj(inputs[0]):
+            self.reals[id(result)] = result, jnp.asarray(inputs[0]).astype(result.real.dtype)
+        elif id(inputs[0]) in self.reals and name != "convert_element_type":
+            self.reals[id(result)] = result, eqn.primitive.bind(self.reals[id(inputs[0])][1], **eqn.params)
+
+    def real_of(self, value: jax.Array) -> jax.Array:
+        """A value, or the real one that it was."""
+        return self.reals.get(id(value), (value, value))[1]
 
     def next(self, product: Product) -> jax.Array:
         """The tap of a product."""
@@ -215,6 +231,7 @@ def evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], taps: Tap
                     products[eqn.outvars[0]] = n_before
         else:
             results = _bind(eqn, inputs)
+            taps.note_real(eqn, inputs, results[0] if results else None)
         values.update(zip(eqn.outvars, results, strict=True))
     return [v.val if isinstance(v, Literal) else values[v] for v in jaxpr.outvars]
 
@@ -287,7 +304,7 @@ def _dot(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array:
     operands = [x, x]
     operands[which] = jax.lax.stop_gradient(view.value)
     y = eqn.primitive.bind(*operands, **eqn.params)
-    operand = x.transpose(parts_x + outer_x + inner_x).reshape(sizes[0], n_positions, sizes[1])
+    operand = taps.real_of(x).transpose(parts_x + outer_x + inner_x).reshape(sizes[0], n_positions, sizes[1])
     return taps.add(product, jax.lax.stop_gradient(operand), y)
 
 
@@ -313,7 +330,7 @@ def _convolution(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array:
 
     product = _product_of(view, order, (1, math.prod(window) * n_in, n_out), aval, from_y)
     y = eqn.primitive.bind(x, jax.lax.stop_gradient(view.value), **settings)
-    data = x.transpose(numbers.lhs_spec[0], *numbers.lhs_spec[2:], numbers.lhs_spec[1])
+    data = taps.real_of(x).transpose(numbers.lhs_spec[0], *numbers.lhs_spec[2:], numbers.lhs_spec[1])
     patches = _patches(data, window, settings).reshape(1, n_positions, math.prod(window) * n_in)
     return taps.add(product, jax.lax.stop_gradient(patches), y)
 
