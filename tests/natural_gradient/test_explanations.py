@@ -64,20 +64,20 @@ def test_rbm() -> None:
     kernel, bias = layer(found, "Dense/kernel"), layer(found, "Dense/bias")
     assert kernel.form == "factors"
     assert kernel.found == "a product with 6 inputs and 12 outputs at one position"
-    # x has a one for the bias. Of all pairs of samples: x·x', δ·δ', and their product; a complex one is four real ones.
-    assert kernel.flops == 2 * 4 * 24**2 * (7 + 12 + 2)
+    # x has a one for the bias. Of half of all pairs of samples: x·x', δ·δ', and their product. A complex product is four.
+    assert kernel.flops == 4 * 24**2 * (7 + 12 + 2)
     assert kernel.memory == 24 * (7 + 12) * 16
     assert (bias.form, bias.flops, bias.memory) == ("factors", 0, 0)
     visible = layer(found, "visible_bias")
     assert visible.form == "rows of factors"
-    assert visible.flops == 2 * 4 * (24 * 24 + 24) * 6
+    assert visible.flops == 4 * (24 * 24 + 2 * 24) * 6
     assert str(found) == "\n".join(
         [
             "factors: no Jacobian; one complex Hermitian system of 24 unknowns",
             "  Dense/bias (12): factors; it is one more row of Dense/kernel",
-            "  Dense/kernel (6×12): factors, 9.68e-05 GFLOP, 0.00696 MiB; "
+            "  Dense/kernel (6×12): factors, 4.84e-05 GFLOP, 0.00696 MiB; "
             "a product with 6 inputs and 12 outputs at one position",
-            "  visible_bias (6): rows of factors, 2.88e-05 GFLOP, 0.00256 MiB; "
+            "  visible_bias (6): rows of factors, 1.5e-05 GFLOP, 0.00256 MiB; "
             "a product with 6 inputs and one output at one position",
             "samples differentiated at once: 24",
         ]
@@ -95,9 +95,9 @@ def test_mlp() -> None:
         if "kernel" in found_layer.name
     }
     assert kernels == {
-        "MLP_0/Dense_0/kernel": ("factors", 2 * 24**2 * (7 + 5 + 2), 24 * (7 + 5) * 8),
-        "MLP_0/Dense_1/kernel": ("factors", 2 * 24**2 * (6 + 4 + 2), 24 * (6 + 4) * 8),
-        "MLP_0/Dense_2/kernel": ("rows of factors", 2 * 24 * (24 + 1) * 4, 24 * (4 + 1) * 8),
+        "MLP_0/Dense_0/kernel": ("factors", 24**2 * (7 + 5 + 2), 24 * (7 + 5) * 8),
+        "MLP_0/Dense_1/kernel": ("factors", 24**2 * (6 + 4 + 2), 24 * (6 + 4) * 8),
+        "MLP_0/Dense_2/kernel": ("rows of factors", 24 * (24 + 2) * 4, 24 * (4 + 1) * 8),
     }
     for place in (0, 1):
         assert layer(found, f"MLP_0/Dense_{place}/bias").found == f"it is one more row of MLP_0/Dense_{place}/kernel"
@@ -109,10 +109,10 @@ def test_convolution() -> None:
     kernel, bias = layer(found, "Conv_0/kernel"), layer(found, "Conv_0/bias")
     assert kernel.found == "a product with 3 inputs and 4 outputs at 6 positions"
     assert kernel.form == "rows of factors"  # 24 rows of 12 numbers, or 36 pairs of positions
-    assert kernel.flops == 2 * 4 * 24 * (24 + 6) * 12
+    assert kernel.flops == 4 * 24 * (24 + 12) * 12
     assert kernel.memory == 24 * 6 * (3 + 4) * 16
     assert (bias.form, bias.found) == ("rows", "it is used by add")
-    assert bias.flops == 2 * 4 * 24**2 * 4
+    assert bias.flops == 4 * 24**2 * 4
     assert "3×1×4" in str(kernel)
     assert not found.reasons
 
@@ -122,7 +122,7 @@ def test_symmetric_rbm() -> None:
     found = explained(nk.models.RBMSymm(symmetries=TRANSLATIONS, alpha=2, param_dtype=float))
     kernel = layer(found, "Dense/kernel")
     assert kernel.form == "rows"
-    assert kernel.flops == 2 * 24**2 * 12
+    assert kernel.flops == 24**2 * 12
     assert kernel.memory == 24 * 12 * 8
     assert found.reasons == ["Dense/kernel has rows of its own, since it is used by gather"]
     assert "not faster, because Dense/kernel has rows of its own" in str(found)
@@ -172,7 +172,7 @@ def test_real_and_imaginary_parts_apart() -> None:
         found = explained(model, **settings)
         assert found.matrix == "one real symmetric system of 48 unknowns"
         assert any(reason in text for text in found.reasons)
-        assert layer(found, "Dense/kernel").flops == 2 * 4 * 24**2 * (7 + 4 * (12 + 2))
+        assert layer(found, "Dense/kernel").flops == 4 * 24**2 * (7 + 4 * (12 + 2))
     by_parameters = explained(model, use_ntk=False, linear_solver=jnp.linalg.solve)
     assert by_parameters.matrix == "one real symmetric system of 180 unknowns"
 

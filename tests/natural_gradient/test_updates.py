@@ -1,5 +1,6 @@
 """Updates by the neural tangent kernel, against NetKet's with and without a Jacobian."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from netket._src.ngd.sr_srt_common import srt
 from netket._src.ngd.srt_onthefly import srt_onthefly
 
 from ferroket.natural_gradient import gram, log_derivatives, tiles
-from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk
+from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, update_by_qgt
 from mpi import run_alone
 from variational_states import random_like
 
@@ -220,6 +221,16 @@ def test_weights_are_refused() -> None:
     args = arguments(KINDS["real"])
     with pytest.raises(NotImplementedError, match="Weighted samples"):
         update_by_ntk(*args, diag_shift=1e-3, solver_fn=cholesky, mode="real", weights=jnp.ones(N_SAMPLES))
+
+
+@pytest.mark.parametrize("update", [update_by_ntk, update_by_flat_ntk, update_by_qgt])
+def test_on_gpus_it_is_pure_jax(update: Any) -> None:
+    """Beside the solver, which is JAX's."""
+    log_psi, *arrays = arguments(KINDS["holomorphic"])
+    settings = {"diag_shift": 1e-3, "solver_fn": cholesky, "mode": "complex", "momentum": 0.5}
+    traced = jax.jit(lambda *arrays: update(log_psi, *arrays, **settings)).trace(*arrays)
+    text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert set(re.findall(r"custom_call @(\w+)", text)) == {"cusolver_potrf_ffi"}
 
 
 # Models of NetKet's

@@ -145,7 +145,7 @@ def layers_of(network: Network, n_samples: int, n_components: int) -> list[Layer
     for place, (name, leaf) in enumerate(zip(names, network.leaves, strict=True)):
         if network.is_quadratic and n_components == 1:
             n_sites = (1 + math.isqrt(1 + 8 * math.prod(leaf.shape))) // 2
-            memory, flops = n_samples * n_sites * leaf.dtype.itemsize, 4 * n_samples**2 * n_sites
+            memory, flops = n_samples * n_sites * leaf.dtype.itemsize, 2 * n_samples**2 * n_sites
             result.append(Layer(name, leaf.shape, "closed form", "products of pairs of sites", flops, memory))
             continue
         products = [product for product in parts if product.leaf == place]
@@ -162,13 +162,13 @@ def layers_of(network: Network, n_samples: int, n_components: int) -> list[Layer
             n_parts, positions = products[0].n_parts, sum(product.n_positions for product in products)
             cost = cost_of(n_samples, n_components, n_parts, positions, n_rows, n_out)
             form = "rows of factors" if cost.prefers_rows else "factors"
-            flops = 2 * weight * n_samples * (cost.by_rows if cost.prefers_rows else cost.by_factors)
+            flops = weight * n_samples * (cost.by_rows if cost.prefers_rows else cost.by_factors)
             memory = n_samples * n_parts * positions * (n_rows + n_components * n_out) * leaf.dtype.itemsize
             found = f"a product with {_count(n_in, 'input')} and {_count(n_out, 'output')}"
             found += f" at {_count(positions, 'position')}" + (f", in {n_parts} parts" if n_parts > 1 else "")
         else:
             form = "rows"
-            flops = 2 * weight * (n_samples * n_components) ** 2 * size
+            flops = weight * (n_samples * n_components) ** 2 * size
             memory = n_samples * n_components * size * leaf.dtype.itemsize
             ways = [f"it is used by {', '.join(users)}"] if users else []
             ways += [f"it is used in {len(products)} products of different layouts"] if len(products) > 1 else []

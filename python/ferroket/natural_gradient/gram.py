@@ -66,12 +66,12 @@ def _sum(terms: list[_Term]) -> jax.Array:
 
 @dataclass(frozen=True)
 class Cost:
-    """What the Gram matrix of one parameter costs for a sample: multiplications with additions."""
+    """What one parameter costs in half of the Gram matrix, for each sample: multiplications and additions."""
 
     by_factors: int
-    """B·P²·(I + C²·(O + 2)) for each other sample."""
+    """B·P²·(I + C²·(O + 2)) for each sample."""
     by_rows: int
-    """C²·B·I·O for each other sample, and P·C·B·I·O to write the row down."""
+    """C²·B·I·O for each sample, and 2·P·C·B·I·O to write the row down."""
 
     @property
     def prefers_rows(self) -> bool:
@@ -82,7 +82,7 @@ class Cost:
 def cost_of(n_samples: int, n_components: int, parts: int, positions: int, n_in: int, n_out: int) -> Cost:
     """What the factors of one parameter cost, for ``x (B, P, I)`` and ``δ (C, B, P, O)``."""
     by_factors = n_samples * parts * positions**2 * (n_in + n_components**2 * (n_out + 2))
-    by_rows = (n_samples * n_components + positions) * n_components * parts * n_in * n_out
+    by_rows = (n_samples * n_components + 2 * positions) * n_components * parts * n_in * n_out
     return Cost(by_factors, by_rows)
 
 
