@@ -64,7 +64,7 @@ def test_rbm() -> None:
     kernel, bias = layer(found, "Dense/kernel"), layer(found, "Dense/bias")
     assert kernel.form == "factors"
     assert kernel.found == "a product with 6 inputs and 12 outputs at one position"
-    # x has a one for the bias. Of half of all pairs of samples: x·x', δ·δ', and their product. A complex product is four.
+    # x has a one for the bias. Of half of all pairs of samples: x·x', δ·δ', and their product. Complex ones are four.
     assert kernel.flops == 4 * 24**2 * (7 + 12 + 2)
     assert kernel.memory == 24 * (7 + 12) * 16
     assert (bias.form, bias.flops, bias.memory) == ("factors", 0, 0)

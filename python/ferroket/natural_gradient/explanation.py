@@ -12,7 +12,7 @@ from netket.vqs import FullSumState, VariationalState
 
 from ferroket._compat.netket import is_sr_driver, log_psi_of, solver_of
 from ferroket._compat.sharding import is_out_of_reach
-from ferroket.natural_gradient import patching
+from ferroket.natural_gradient import ntk, patching
 from ferroket.natural_gradient.examination import examine
 from ferroket.natural_gradient.gram import cost_of
 from ferroket.natural_gradient.log_derivatives import (
@@ -22,6 +22,7 @@ from ferroket.natural_gradient.log_derivatives import (
     joins_its_bias,
     uses_of,
 )
+from ferroket.natural_gradient.ntk import bytes_of_rows
 from ferroket.natural_gradient.solve import takes_complex
 from ferroket.natural_gradient.structure import Network, Product, read
 
@@ -104,10 +105,18 @@ def explain(driver: Any) -> Explanation:
             "the network mixes samples: its value for one depends on the others, and only NetKet's update takes that"
         )
         return Explanation("NetKet", reasons=[reason])
+    n_samples = state.hilbert.n_states if is_sum else state.n_samples
+    in_chunks = driver.use_ntk and driver.on_the_fly and driver.chunk_size_bwd is not None
+    all_samples = jax.ShapeDtypeStruct((n_samples, samples.shape[1]), samples.dtype)
+    if in_chunks and (n_bytes := bytes_of_rows(*network_args, all_samples, driver.mode)) > ntk.ROWS:
+        reason = (
+            f"the rows of parameters without factors take {n_bytes / 2**30:.3g} GiB, more than {ntk.ROWS / 2**30:.3g} "
+            f"GiB, and chunks of {driver.chunk_size_bwd} samples are asked for"
+        )
+        return Explanation("NetKet", reasons=[reason])
     reasons = []
     complex_solver = takes_complex(solver_of(driver)) and driver.proj_reg is None
     network = read(*network_args, samples[0], None if complex_solver else False)
-    n_samples = state.hilbert.n_states if is_sum else state.n_samples
     n_components, is_holomorphic = components(network, driver.mode)
     side = n_samples * n_components if driver.use_ntk else n_unknowns(network, is_holomorphic)
     kind = "complex Hermitian" if is_holomorphic else "real symmetric"

@@ -10,7 +10,9 @@ import jax
 from ferroket._compat.netket import JACOBIAN, PRODUCTS, STEP_METHOD, UPDATES, Replaceable
 from ferroket._compat.sharding import is_out_of_reach
 from ferroket.natural_gradient import jacobian as jacobians
+from ferroket.natural_gradient import ntk
 from ferroket.natural_gradient.examination import examine
+from ferroket.natural_gradient.ntk import bytes_of_rows
 from ferroket.natural_gradient.qgt import mat_vec
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, update_by_qgt
 
@@ -89,12 +91,20 @@ def _is_ours(log_psi: Any, parameters: Any, state: Any, samples: Any) -> bool:
     return not is_out_of_reach() and not examine(log_psi, parameters, state, samples).mixes_samples
 
 
-def _unless_mixed(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
-    """An update of ours for networks that treat each sample on its own, and NetKet's for others."""
+def _update(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
+    """An update of ours for such networks, and NetKet's for others.
+
+    NetKet's update on the fly has no rows in memory, if it is told to work in chunks. So it is left to it where ours
+    would have many.
+    """
 
     @wraps(ours)
     def update(log_psi: Any, local_energies: Any, parameters: Any, state: Any, samples: Any, **settings: Any) -> Any:
-        function = ours if _is_ours(log_psi, parameters, state, samples) else _NETKETS[name]
+        arguments = log_psi, parameters, state, samples
+        is_ours = _is_ours(*arguments)
+        if is_ours and name == "srt_onthefly" and settings.get("chunk_size") is not None:
+            is_ours = bytes_of_rows(*arguments, settings["mode"]) <= ntk.ROWS
+        function = ours if is_ours else _NETKETS[name]
         return function(log_psi, local_energies, parameters, state, samples, **settings)
 
     return update
@@ -131,9 +141,9 @@ def _jacobian(
 
 
 _OURS: dict[str, Callable[..., Any]] = {
-    "srt_onthefly": _unless_mixed("srt_onthefly", update_by_ntk),
-    "srt": _unless_mixed("srt", update_by_flat_ntk),
-    "sr": _unless_mixed("sr", update_by_qgt),
+    "srt_onthefly": _update("srt_onthefly", update_by_ntk),
+    "srt": _update("srt", update_by_flat_ntk),
+    "sr": _update("sr", update_by_qgt),
     **{name: _products(name) for name in PRODUCTS},
     "jacobian": _jacobian,
 }
