@@ -145,6 +145,13 @@ print(f"{line}\\n", end="", flush=True)
 )
 
 
+# Each rank's traceback in one piece: those of several ranks may come at once.
+WHOLE_TRACEBACKS = """
+import os, sys, traceback
+sys.excepthook = lambda *error: os.write(2, "".join(traceback.format_exception(*error)).encode())
+"""
+
+
 def results(job: Finished) -> list[str]:
     """What the ranks print, by rank; gloo itself prints too, and into their lines."""
     assert job.returncode == 0, job.stdout + job.stderr
@@ -170,7 +177,7 @@ def test_srun_without_pmi_runs_over_gloo() -> None:
 
 @pytest.mark.mpi
 def test_srun_without_pmi_over_mpi_is_an_error_with_the_mend() -> None:
-    job = run_srun("import ferroket as fk; fk.initialize()", 2, timeout=30)
+    job = run_srun(WHOLE_TRACEBACKS + "import ferroket as fk; fk.initialize()", 2, timeout=30)
     assert job.returncode != 0
     for rank in range(2):
         assert f"SLURM's srun says that this is rank {rank} of 2, but MPI says rank 0 of 1" in job.stderr
@@ -198,7 +205,7 @@ def test_srun_without_pmi_over_hosts(tmp_path: Path, names: Names, *, ipv6: bool
 @pytest.mark.mpi
 def test_a_first_host_that_does_not_resolve(tmp_path: Path) -> None:
     with make_hosts(tmp_path, lambda host, hosts: {}) as hosts:
-        job = run_srun(PSUM, 2, hosts=hosts, timeout=30, FERROKET_COLLECTIVES="gloo")
+        job = run_srun(WHOLE_TRACEBACKS + PSUM, 2, hosts=hosts, timeout=30, FERROKET_COLLECTIVES="gloo")
         assert job.returncode != 0
         problem = f"the host name '{hosts[0].name}' doesn't resolve to an address"
         assert job.stderr.count(f"RuntimeError: {problem}") == 2, job.stderr

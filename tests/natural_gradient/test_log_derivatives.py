@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import flax.linen as nn
 import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from jax import lax
 from networks import CASES, FLAX, N_SITES, Case, out, some_samples
 
 from generated_operators import checks
+from variational_states import random_like
 
 SAMPLES = some_samples()
 thorough = pytest.mark.thorough
@@ -85,6 +87,32 @@ def test_types_of_samples(dtype: Any) -> None:
     found = compare(model.apply, variables, SAMPLES.astype(dtype), "complex")
     assert found.factors == {"Dense/kernel", "visible_bias"}
     assert found.biases == {"Dense/bias"}
+
+
+class FirstConvolution(nn.Module):
+    """Casts samples to complex numbers, and then gives them other shapes."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = x.astype(complex).reshape(*x.shape, 1)
+        y = nn.Conv(2, (3,), padding="VALID", param_dtype=complex)(x)
+        return nn.Dense(1, param_dtype=complex)(jnp.tanh(y).reshape(*x.shape[:-2], -1))[..., 0]
+
+
+@pytest.mark.parametrize(
+    ("model", "first"),
+    [
+        (nk.models.MLP(hidden_dims=(3,), param_dtype=complex), "MLP_0/Dense_0/kernel"),
+        (FirstConvolution(), "Conv_0/kernel"),
+    ],
+)
+def test_samples_stay_real(model: Any, first: str) -> None:
+    """In the factors of a complex first layer, whose products are half as many then; what follows is complex."""
+    variables = random_like(jax.eval_shape(model.init, jax.random.key(0), SAMPLES), 0.3)
+    found = compare(model.apply, variables, SAMPLES, "complex")
+    types = {found.names[leaf]: factors.x.dtype for leaf, factors in found.made.factors.items()}
+    assert types.pop(first) == np.dtype(float)
+    assert set(types.values()) == {np.dtype(complex)}
 
 
 @pytest.mark.quick("complex-complex64")

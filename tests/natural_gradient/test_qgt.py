@@ -191,7 +191,12 @@ def test_netkets_products_under_enable(name: str, kind: str, chunk_size: int | N
     found = QGTOnTheFly(state, **settings)
     assert "LogDerivatives" in str(jax.tree.structure(found))
     assert "LogDerivatives" not in str(jax.tree.structure(expected))
-    for one, other in ((found, expected), (found + 0.2, expected + 0.2)):
+    each = jax.tree.unflatten(jax.tree.structure(vector), range(len(jax.tree.leaves(vector))))
+    for one, other in (
+        (found, expected),
+        (found + 0.2, expected + 0.2),
+        (found.replace(diag_shift=each), expected.replace(diag_shift=each)),
+    ):
         assert jax.tree.structure(one @ vector) == jax.tree.structure(other @ vector)
         close(flat(one @ vector), flat(other @ vector), 1e-12)
         close(one @ flat(vector), flat(other @ vector), 1e-12)

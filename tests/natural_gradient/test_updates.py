@@ -230,7 +230,7 @@ def test_on_gpus_it_is_pure_jax(update: Any) -> None:
     settings = {"diag_shift": 1e-3, "solver_fn": cholesky, "mode": "complex", "momentum": 0.5}
     traced = jax.jit(lambda *arrays: update(log_psi, *arrays, **settings)).trace(*arrays)
     text = traced.lower(lowering_platforms=("cuda",)).as_text()
-    assert set(re.findall(r"custom_call @(\w+)", text)) == {"cusolver_potrf_ffi"}
+    assert set(re.findall(r"custom_call @(\w+)", text)) <= {"cusolver_potrf_ffi"}
 
 
 # Models of NetKet's

@@ -99,7 +99,9 @@ class LogDerivatives:
         for leaf, pairs in self.pairs.items():
             results[leaf] = pairs.weighted_sum(w)
         for factors in self.factors.values():
-            total = _contract("sbpi,scbpo->bio", factors.x, factors.delta * w[:, :, None, None, None])
+            weighted = (factors.delta * w[:, :, None, None, None]).sum(axis=1)
+            x, weighted = (jnp.moveaxis(side, 1, 0) for side in (factors.x, weighted))
+            total = _contract("bni,bno->bio", *(side.reshape(len(side), -1, side.shape[-1]) for side in (x, weighted)))
             for product, part in factors.split(total):
                 results[product.leaf] = _to_parameter(product, self.network.leaves[product.leaf], part)
         return [_like(results[place].conj(), leaf) for place, leaf in enumerate(self.network.leaves)]

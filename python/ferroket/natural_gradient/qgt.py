@@ -95,14 +95,20 @@ class QGTFactors(LinearOperator):
 
 
 def product(rows: LogDerivatives, vector: Any, diag_shift: Any, pdf: jax.Array | None) -> Any:
-    """``S·v + diag_shift·v`` for a pytree of parameters."""
+    """``S·v + diag_shift·v`` for a pytree of parameters. The shift is a number, or a pytree of one for each leaf."""
     values = dot(rows, jax.tree.leaves(vector))
     if pdf is None:
         values = (values - values.mean(axis=0)) / len(values)
     else:
         values = pdf[:, None] * (values - jnp.tensordot(pdf, values, 1))
     result = jax.tree.unflatten(jax.tree.structure(vector), adjoint_dot(rows, values))
-    return jax.tree.map(lambda new, old: new + jnp.asarray(diag_shift, new.real.dtype) * old, result, vector)
+    if jax.tree.structure(diag_shift) != jax.tree.structure(vector):
+        diag_shift = jax.tree.map(lambda _: diag_shift, vector)
+
+    def shifted(new: jax.Array, old: jax.Array, shift: Any) -> jax.Array:
+        return new + jnp.asarray(shift, new.real.dtype) * old
+
+    return jax.tree.map(shifted, result, vector, diag_shift)
 
 
 def mat_vec(
