@@ -90,12 +90,12 @@ def test_types_of_samples(dtype: Any) -> None:
 
 
 class FirstConvolution(nn.Module):
-    """Casts samples to complex numbers, and then gives them other shapes."""
+    """Casts samples to complex numbers, gives them another shape, and pads them with each other."""
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         x = x.astype(complex).reshape(*x.shape, 1)
-        y = nn.Conv(2, (3,), padding="VALID", param_dtype=complex)(x)
+        y = nn.Conv(2, (3,), padding="CIRCULAR", param_dtype=complex)(x)
         return nn.Dense(1, param_dtype=complex)(jnp.tanh(y).reshape(*x.shape[:-2], -1))[..., 0]
 
 

@@ -38,6 +38,9 @@ RESHAPING = (
 )
 """Primitives that keep all elements of a parameter as they are."""
 
+MOVING = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "concatenate", "rev", "copy")
+"""Primitives that give the elements of values other places: a convolution's circular padding is made of them."""
+
 CALLS = ("pjit", "jit", "closed_call", "core_call", "checkpoint", "remat", "remat2")
 """Primitives whose jaxpr is evaluated as if it stood in their place."""
 
@@ -152,18 +155,21 @@ class Taps:
     """Complex values that were real, by their identity, with what they were."""
 
     def note_real(self, eqn: Any, inputs: Sequence[Any], result: Any) -> None:
-        """Notes the real values that an equation makes complex, or gives another shape."""
+        """Notes the real values that an equation makes complex, or puts elsewhere."""
         name = eqn.primitive.name
-        if not jnp.iscomplexobj(result) or name not in (*RESHAPING, "broadcast_in_dim"):
-            return
-        if not jnp.iscomplexobj(inputs[0]):
+        if name == "convert_element_type" and jnp.iscomplexobj(result) and not jnp.iscomplexobj(inputs[0]):
             self.reals[id(result)] = result, jnp.asarray(inputs[0]).astype(result.real.dtype)
-        elif id(inputs[0]) in self.reals and name != "convert_element_type":
-            self.reals[id(result)] = result, eqn.primitive.bind(self.reals[id(inputs[0])][1], **eqn.params)
+        elif name in MOVING and all(id(value) in self.reals for value in inputs):
+            moved = eqn.primitive.bind(*map(self.real_of, inputs), **eqn.params)
+            self.reals[id(result)] = result, moved
 
-    def real_of(self, value: jax.Array) -> jax.Array:
-        """A value, or the real one that it was."""
-        return self.reals.get(id(value), (value, value))[1]
+    def has_real(self, values: Sequence[Any]) -> bool:
+        """Whether one of some values was real."""
+        return any(id(value) in self.reals for value in values)
+
+    def real_of(self, value: Any) -> jax.Array:
+        """The value of an equation, or the real one that it was."""
+        return jnp.asarray(self.reals.get(id(value), (value, value))[1])
 
     def next(self, product: Product) -> jax.Array:
         """The tap of a product."""
@@ -229,6 +235,8 @@ def evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], taps: Tap
                 results = _with_parameters(eqn, inputs, taps)
                 if eqn.primitive.name == "dot_general" and len(taps.products) > n_before and used[eqn.outvars[0]] == 1:
                     products[eqn.outvars[0]] = n_before
+        elif eqn.primitive.name in CALLS and taps.has_real(inputs):
+            results = evaluate(*_called(eqn), inputs, taps)
         else:
             results = _bind(eqn, inputs)
             taps.note_real(eqn, inputs, results[0] if results else None)
@@ -250,8 +258,7 @@ def _with_parameters(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
     if reshapes and jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact):
         return [views[0].then(eqn)]
     if name in CALLS:
-        jaxpr, consts = _opened(eqn.params["jaxpr"] if "jaxpr" in eqn.params else eqn.params["call_jaxpr"])
-        return evaluate(jaxpr, consts, inputs, taps)
+        return evaluate(*_called(eqn), inputs, taps)
     if name == "scan":
         return _scan(eqn, inputs, taps)
     if len(views) == 1 and name == "dot_general":
@@ -259,6 +266,11 @@ def _with_parameters(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
     if name == "conv_general_dilated" and len(views) == 1 and inputs[1] is views[0] and _is_plain(eqn):
         return [_convolution(eqn, inputs, taps)]
     return _bind(eqn, [taps.as_it_is(value, name) for value in inputs])
+
+
+def _called(eqn: Any) -> tuple[Jaxpr, Sequence[Any]]:
+    """The jaxpr of one of :data:`CALLS`, and its constants."""
+    return _opened(eqn.params["jaxpr"] if "jaxpr" in eqn.params else eqn.params["call_jaxpr"])
 
 
 def _opened(jaxpr: Any) -> tuple[Jaxpr, Sequence[Any]]:
@@ -304,7 +316,9 @@ def _dot(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array:
     operands = [x, x]
     operands[which] = jax.lax.stop_gradient(view.value)
     y = eqn.primitive.bind(*operands, **eqn.params)
-    operand = taps.real_of(x).transpose(parts_x + outer_x + inner_x).reshape(sizes[0], n_positions, sizes[1])
+    operand = (
+        taps.real_of(inputs[1 - which]).transpose(parts_x + outer_x + inner_x).reshape(sizes[0], n_positions, sizes[1])
+    )
     return taps.add(product, jax.lax.stop_gradient(operand), y)
 
 
@@ -330,7 +344,7 @@ def _convolution(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array:
 
     product = _product_of(view, order, (1, math.prod(window) * n_in, n_out), aval, from_y)
     y = eqn.primitive.bind(x, jax.lax.stop_gradient(view.value), **settings)
-    data = taps.real_of(x).transpose(numbers.lhs_spec[0], *numbers.lhs_spec[2:], numbers.lhs_spec[1])
+    data = taps.real_of(inputs[0]).transpose(numbers.lhs_spec[0], *numbers.lhs_spec[2:], numbers.lhs_spec[1])
     patches = _patches(data, window, settings).reshape(1, n_positions, math.prod(window) * n_in)
     return taps.add(product, jax.lax.stop_gradient(patches), y)
 
