@@ -18,6 +18,7 @@ from jax.flatten_util import ravel_pytree
 from netket._src.ngd.sr_srt_common import srt
 from netket._src.ngd.srt_onthefly import srt_onthefly
 
+from ferroket._compat.sharding import CHECKS
 from ferroket.natural_gradient import gram, log_derivatives, tiles
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, update_by_qgt
 from mpi import run_alone
@@ -382,6 +383,7 @@ def on_four_devices(file: str) -> None:
 
 
 @thorough
+@pytest.mark.skipif(CHECKS, reason="JAX 0.7 gives wrong shapes where several devices share log-derivatives")
 def test_on_four_devices(tmp_path: Path) -> None:
     """In a process of its own, which imports this file."""
     file, results = Path(__file__), tmp_path / "updates.npz"
