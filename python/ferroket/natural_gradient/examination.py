@@ -31,6 +31,9 @@ class Findings:
     """The module of :data:`KNOWN` whose log-amplitude it is."""
 
 
+_MOST = 256
+"""Networks whose findings are kept: a script that makes one after the other doesn't keep all of them."""
+
 _known: dict[Any, Findings] = {}
 _models: dict[Callable[..., Any], nn.Module] = {}
 
@@ -54,10 +57,18 @@ def examine(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: j
     mixes, is_modules, is_sure = map(bool, _compare(log_psi, module, parameters, state, samples))
     found = Findings(mixes, module if is_modules and is_sure else None)
     if mixes or is_sure:
-        _known[key] = found
+        _keep(_known, key, found)
         if found.model is not None:
-            _models[log_psi] = found.model
+            _keep(_models, log_psi, found.model)
     return found
+
+
+def _keep(found: dict[Any, Any], key: Any, value: Any) -> None:
+    """Adds an item as the latest one, and drops the first ones that are too many."""
+    found.pop(key, None)
+    found[key] = value
+    while len(found) > _MOST:
+        del found[next(iter(found))]
 
 
 def model_of_function(log_psi: Callable[..., Any]) -> nn.Module | None:
