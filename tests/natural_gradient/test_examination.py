@@ -9,6 +9,7 @@ import netket as nk
 import numpy as np
 import pytest
 
+from ferroket.natural_gradient import examination
 from ferroket.natural_gradient.examination import examine
 
 SPINS = nk.hilbert.Spin(0.5, 6)
@@ -43,6 +44,16 @@ def test_samples_that_are_alike() -> None:
     assert examine(*arguments(model, alike)).mixes_samples is False
     assert examine(*arguments(model, alike.at[-1, 2].set(-1))).mixes_samples is True
     assert examine(*arguments(model, alike)).mixes_samples is True
+
+
+def test_only_the_latest_findings_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "_MOST", 2)
+    samples = SPINS.random_state(jax.random.key(0), 16)
+    networks = [arguments(Network(0.5 + part / 16), samples) for part in range(4)]
+    for network in networks:
+        assert examine(*network).mixes_samples is True
+    assert [key[0] for key in examination._known] == [network[0] for network in networks[2:]]
+    assert examine(*networks[0]).mixes_samples is True  # found out anew
 
 
 def test_parameters_that_are_no_numbers() -> None:
