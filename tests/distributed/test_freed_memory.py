@@ -123,5 +123,28 @@ assert threads() == running
 
 
 @pytest.mark.mpi
-def test_under_a_launcher_it_is_kept() -> None:
-    run_ranks(START + "import ferroket as fk; fk.initialize()\nassert 'ferroket memory' in threads()", 2).ok()
+def test_under_a_launcher_it_is_kept_within_the_bound() -> None:
+    """Blocks of all sizes, freed in no order; ten of them, of 4 MiB at most, live on."""
+    run_ranks(
+        START
+        + """
+import random
+import ferroket as fk
+
+info = fk.initialize()
+assert "ferroket memory" in threads()
+if info.rank == 0:
+    rng = random.Random(0)
+    before = resident()
+    sizes = [1 << rng.randrange(10, 23) for _ in range(1200)]
+    found = [block for size in sizes for block in blocks(1, size)]
+    used = resident() - before
+    assert used > 600 * MIB, used / MIB
+    rng.shuffle(found)
+    free(found[10:])
+    time.sleep(10.5)
+    kept = resident() - before
+    assert kept < (256 + 10 * 4 + 16) * MIB, kept / MIB
+""",
+        2,
+    ).ok()
