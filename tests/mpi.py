@@ -77,7 +77,11 @@ value = int(total(x)[0])
 """
 
 # What a launcher sets, and what the runtime reads: a test's job must not inherit them.
-_PRIVATE = ("FERROKET_", "PMI_", "OMPI_", "PMIX_", "SLURM_", "MPITRAMPOLINE_", "MPI4PY_", "JAX_", "XLA_FLAGS")
+_PRIVATE = (
+    *("FERROKET_", "PMI_", "OMPI_", "PMIX_", "SLURM_", "MPITRAMPOLINE_", "MPI4PY_", "JAX_", "XLA_FLAGS"),
+    # It breaks the lines of a traceback into pieces, and those of several ranks mix.
+    "PYTHONUNBUFFERED",
+)
 
 
 @dataclass(frozen=True)
