@@ -115,11 +115,43 @@ def is_trampoline_attached() -> bool:
 def mpi_calls() -> tuple[int, list[tuple[int, str]]]:
     """How many calls of MPI have come back, and those that XLA is in: number and description."""
 
+def mpi_traffic() -> list[tuple[str, int, int, int]]:
+    """What this process has sent over MPI so far.
+
+    Function, number of ranks that take part (0 for all), calls, and the bytes that it put into its messages: its part of
+    what is gathered, its values of what is reduced.
+    """
+
 def announce_group(group: tuple[int, list[int]] | None) -> None:
     """Announces the group that XLA will ask for next: its first device's number and its ranks. None takes it back."""
 
 def unannounced_groups() -> int:
     """How many groups XLA has asked for without an announcement, so that all ranks had to take part."""
+
+def compare_programs(comparing: bool) -> None:
+    """Whether ranks compare which programs they run, from the next call of MPI on: all of them do, or none."""
+
+def program_marker(program: int, devices: int, kind: str) -> list[int]:
+    """What a program's marker says: its first number, the program, its devices, and how the history counts it.
+
+    A program is "spread" if it works on values that are spread over ranks, "whole" if each rank has all of them, "own"
+    if it belongs to the runtime itself.
+    """
+
+def name_program(program: int, name: str) -> None:
+    """Gives a program its name in messages."""
+
+def compare_at_marker(program: int) -> None:
+    """Has ranks compare what they run at the marker of a program, too: some of its collectives come before it."""
+
+def wait_for_difference() -> str:
+    """Waits until this rank finds that others are in another call than it is itself, and says in which it is.
+
+    That call doesn't come back: who waits here has to end the job.
+    """
+
+def marker_handler() -> object:
+    """The handler that keeps the marker of a program, a capsule for ``jax.ffi.register_ffi_target``."""
 
 def set_yielding(yielding: bool) -> None:
     """Whether ranks that wait in MPI give their core away, since they share it with others, or keep it."""

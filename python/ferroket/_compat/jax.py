@@ -14,6 +14,7 @@ import numpy as np
 from ferroket._compat.names import Private
 
 _EXECUTABLE = "to see each compiled program before it runs, with its devices and collectives"
+_MARKER = "to mark each program before it is compiled"
 _STORE = "the store of keys and values of JAX's coordinator, for ranks that have no MPI and for the watchdog"
 _TILES = "the devices that hold the tiles of an array, where XLA doesn't say the mesh"
 
@@ -22,6 +23,7 @@ PRIVATE = (
     Private("jax._src.interpreters.pxla:ExecuteReplicated.in_handler", _EXECUTABLE),
     Private("jax._src.interpreters.pxla:ExecuteReplicated.out_handler", _EXECUTABLE),
     Private("jax._src.interpreters.pxla:ExecuteReplicated.xla_executable", _EXECUTABLE),
+    Private("jax._src.compiler:compile_or_get_cached", _MARKER, ("backend", "computation", "devices")),
     Private("jax._src.interpreters.pxla:InputsHandler.in_shardings", _EXECUTABLE),
     Private("jax._src.interpreters.pxla:ResultsHandler.out_shardings", _EXECUTABLE),
     Private("jax._src.sharding:Sharding._device_assignment", f"{_EXECUTABLE}; {_TILES}"),
@@ -79,6 +81,19 @@ def before_each_run(prepare: Callable[[Any], None]) -> None:
         return run(program, *arguments)
 
     pxla.ExecuteReplicated.__call__ = prepared_run
+
+
+def before_each_compilation(prepare: Callable[[Any, Sequence[Any]], None]) -> None:
+    """Has ``prepare(module, devices)`` called with each program in MLIR, before a cache is asked for it."""
+    from jax._src import compiler
+
+    compile_or_get_cached = compiler.compile_or_get_cached
+
+    def prepared_compilation(backend: Any, computation: Any, devices: Any, *arguments: Any, **settings: Any) -> Any:
+        prepare(computation, list(np.ravel(devices)))
+        return compile_or_get_cached(backend, computation, devices, *arguments, **settings)
+
+    compiler.compile_or_get_cached = prepared_compilation
 
 
 def devices_of_program(program: Any) -> Sequence[Any]:

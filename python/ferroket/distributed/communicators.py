@@ -10,6 +10,7 @@ that is the same on all ranks, so no two wait for each other.
 
 import math
 import re
+import threading
 import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ import numpy as np
 
 from ferroket import _lib
 from ferroket._compat.jax import before_each_run, devices_of_program, hlo_of_program
+from ferroket.distributed.programs import compare_late_marker, is_marker, own_programs
 
 Group = tuple[Any, ...]
 """The devices of a group, in its order."""
@@ -72,6 +74,8 @@ def groups_of(hlo: str, devices: int) -> set[tuple[int, ...]]:
 
 def _groups_of_one(instruction: str, devices: int) -> list[tuple[int, ...]]:
     """The groups of one collective; none if they are written in a way that isn't known."""
+    if is_marker(instruction):
+        return [(place,) for place in range(devices)]
     if listed := _LISTED.search(instruction):
         everyone = [tuple(range(devices))]
         return [_numbers(text) for text in re.findall(r"\{([\d,]+)\}", listed[1])] or everyone
@@ -154,11 +158,44 @@ def refuse_float16(hlo: str) -> None:
         )
 
 
+_MOST = 2**31 - 1
+_SHAPE = re.compile(r"\b(pred|[a-z]+\d+)[a-z0-9]*\[([\d,]*)\]")
+_BITS = {"pred": 8, "c64": 64, "c128": 128}
+
+
+def refuse_large(hlo: str) -> None:
+    """Explains what XLA would do wrong in a compiled program: it cuts lengths of messages to 32 bits, in silence.
+
+    Raises:
+        ValueError: a collective has a message that is too long.
+    """
+    for line in hlo.splitlines():
+        instruction = line.partition(", metadata={")[0]
+        found = _COLLECTIVE.search(instruction)
+        if not found:
+            continue
+        kind = found[0].rstrip("(")
+        result = instruction[: found.start()]
+        for dtype, dims in _SHAPE.findall(result):
+            elements = math.prod(map(int, filter(None, dims.split(","))))
+            bits = _BITS.get(dtype) or int(re.sub(r"\D", "", dtype))
+            in_elements = kind.startswith(("all-reduce", "reduce-scatter"))
+            length, unit = (elements, "elements") if in_elements else (elements * bits // 8, "bytes")
+            if length > _MOST:
+                raise ValueError(
+                    f"this program has an {kind} of {dtype}[{dims}], {length} {unit} on a rank, but XLA's MPI "
+                    f"collectives count at most {_MOST} {unit} in a message and would cut it off. Make it smaller: "
+                    "compute in chunks, or use more ranks"
+                )
+
+
 class _Communicators:
     """The communicators of this process, by group."""
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
+        # Python's threads announce their groups one after the other.
+        self._lock = threading.RLock()
         self._created: dict[tuple[int, ...], Callable[[], None]] = {}
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -170,6 +207,8 @@ class _Communicators:
         if devices and devices[0].platform == "cpu":
             hlo = hlo_of_program(program)
             refuse_float16(hlo)
+            refuse_large(hlo)
+            compare_late_marker(hlo, lambda line: bool(_COLLECTIVE.search(line)))
             self.create(tuple(devices[place] for place in places) for places in groups_of(hlo, len(devices)))
         self._seen.add(program)
 
@@ -177,17 +216,20 @@ class _Communicators:
         """Creates the communicators of those groups of which this process is a member, if it hasn't them yet."""
         for group in sorted(groups, key=_ids):
             ranks = [device.process_index for device in group]
-            if self._rank not in ranks or _ids(group) in self._created:
-                continue
-            self._created[_ids(group)] = _no_program
-            _lib.announce_group((group[0].id, ranks))
-            try:
-                self._created[_ids(group)] = _gather_over(group)
-            except BaseException:
-                del self._created[_ids(group)]
-                raise
-            finally:
-                _lib.announce_group(None)
+            with self._lock:
+                if self._rank not in ranks or _ids(group) in self._created:
+                    continue
+                gather = _gather_over(group)
+                self._created[_ids(group)] = _no_program
+                _lib.announce_group((group[0].id, ranks))
+                try:
+                    gather()
+                    self._created[_ids(group)] = gather
+                except BaseException:
+                    del self._created[_ids(group)]
+                    raise
+                finally:
+                    _lib.announce_group(None)
 
     def gather(self, group: Group) -> None:
         """Runs the program that created a group's communicator, and waits for it."""
@@ -199,22 +241,20 @@ def _ids(group: Group) -> tuple[int, ...]:
 
 
 def _no_program() -> None:
-    """In the place of the program that is being compiled, which is itself one to be looked at."""
+    """In the place of the program that runs for the first time, which is itself one to be looked at."""
 
 
 def _gather_over(group: Group) -> Callable[[], None]:
-    """Compiles a program that gathers over a group, and runs it.
+    """Compiles a program that gathers over a group.
 
     A sum would do as well, but XLA leaves that out where the group has one member.
 
     Returns:
-        A function that runs it again, and waits for it.
+        A function that runs it, and waits for it.
     """
     # In a thread of its own it is free of what the caller's has set: a mesh, a trace, a default device.
     with ThreadPoolExecutor(1) as thread:
-        run = thread.submit(_compile_gather, group).result()
-        thread.submit(run).result()
-    return run
+        return thread.submit(_compile_gather, group).result()
 
 
 def _compile_gather(group: Group) -> Callable[[], None]:
@@ -233,7 +273,8 @@ def _compile_gather(group: Group) -> Callable[[], None]:
     )
     part = jax.device_put(np.ones(1, np.float32), own)
     ones = jax.make_array_from_single_device_arrays((len(group),), NamedSharding(mesh, P("group")), [part])
-    gathered = jax.jit(gather).lower(ones).compile()
+    with own_programs():
+        gathered = jax.jit(gather).lower(ones).compile()
 
     def run() -> None:
         gathered(ones).block_until_ready()
@@ -253,5 +294,6 @@ def create_before_use() -> Callable[[], None]:
     communicators = _Communicators(jax.process_index())
     before_each_run(communicators.prepare)
     everyone = tuple(jax.devices())
+    communicators.create([(device,) for device in everyone])  # for markers, with which all others begin
     communicators.create([everyone])
     return partial(communicators.gather, everyone)

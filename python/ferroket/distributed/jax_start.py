@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ferroket import _lib
 from ferroket._compat.jax import is_backend_started, set_gloo_address
-from ferroket.distributed import affinity, communicators, info
+from ferroket.distributed import affinity, communicators, info, programs
 from ferroket.distributed.coordinator import own_address
 
 
@@ -77,12 +77,13 @@ def connect(
     )
 
 
-def start(size: int, collectives: str) -> Callable[[], None] | None:
+def start(size: int, collectives: str, *, compares: bool) -> Callable[[], None] | None:
     """Starts JAX's backend, and checks that it counts the processes as the launcher does.
 
     Args:
         size: the number of processes.
         collectives: "mpi" or "gloo", between CPUs.
+        compares: whether ranks compare which programs they run, where collectives are MPI's.
 
     Returns:
         What all ranks have to call together before MPI is taken down; None if collectives aren't MPI's.
@@ -102,6 +103,8 @@ def start(size: int, collectives: str) -> Callable[[], None] | None:
             "process. Unset JAX_NUM_CPU_DEVICES and --xla_force_host_platform_device_count in XLA_FLAGS, and start "
             "more ranks instead"
         )
+    if compares and size > 1:
+        programs.mark_programs()
     return communicators.create_before_use()
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ferroket import _lib
-from ferroket.distributed import affinity, failure, gpus, info, jax_start, rendezvous
+from ferroket.distributed import affinity, failure, gpus, info, jax_start, programs, rendezvous
 from ferroket.distributed.coordinator import Coordinator
 from ferroket.distributed.gpus import Gpus
 from ferroket.distributed.info import RuntimeInfo
@@ -27,6 +27,7 @@ from ferroket.distributed.watchdog import Watchdog, limit_from_environment
 _COLLECTIVES = ("mpi", "gloo")
 _BINDINGS = ("auto", "none")
 _YIELDS = ("auto", "always", "never")
+_CHECKS = ("on", "off")
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
         FERROKET_BIND: "auto" (the default) gives each rank cores of its own, "none" leaves the cores as they are.
         FERROKET_YIELD: whether a rank that waits leaves its core to others: "always", "never", or "auto" (the default),
             where ranks share cores.
+        FERROKET_CHECK: "on" (the default) compares which programs the ranks run with each collective over MPI; "off"
+            does not.
         FERROKET_WATCHDOG: seconds without progress after which a job that hangs is ended (600; 0 is off).
         FERROKET_LIBMPI: the MPI library to use.
         FERROKET_COORDINATOR_HOST, FERROKET_COORDINATOR_PORT: where JAX's coordinator listens.
@@ -79,6 +82,7 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
         "FERROKET_COLLECTIVES": _setting("FERROKET_COLLECTIVES", _COLLECTIVES, collectives),
         "FERROKET_BIND": _setting("FERROKET_BIND", _BINDINGS),
         "FERROKET_YIELD": _setting("FERROKET_YIELD", _YIELDS),
+        "FERROKET_CHECK": _setting("FERROKET_CHECK", _CHECKS),
         "FERROKET_WATCHDOG": f"{limit_from_environment():g}",
     }
     with _deadline(launcher):
@@ -110,7 +114,10 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
                     collectives=settings["FERROKET_COLLECTIVES"],
                     gpus=local_gpus,
                 )
-        complete = jax_start.start(group.size, settings["FERROKET_COLLECTIVES"] if mpi else "gloo")
+        compares = settings["FERROKET_CHECK"] == "on"
+        complete = jax_start.start(group.size, settings["FERROKET_COLLECTIVES"] if mpi else "gloo", compares=compares)
+        if complete and compares:
+            programs.end_if_ranks_differ(rank, [report.node.hostname for report in reports])
         _end_together(group, reports, settings, complete)
     own = reports[rank].node
     neighbours = [other for other, report in enumerate(reports) if report.node.machine == own.machine]

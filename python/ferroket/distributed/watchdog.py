@@ -126,7 +126,6 @@ class Watchdog:
         self._children_at = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="ferroket watchdog", daemon=True)
-        self._main = threading.main_thread().ident
 
     def start(self) -> None:
         """Begins to watch."""
@@ -182,19 +181,7 @@ class Watchdog:
 
     def _report(self, look: _Look, stuck: float) -> Report:
         call = look.inside[0][1] if look.inside else None
-        return Report(call, self._finished, stuck, "" if self._finished and not call else self._stack())
-
-    def _stack(self) -> str:
-        """The Python stacks of this process, without the watchdog's own; that of the main thread first."""
-        frames = sys._current_frames()
-        names = {thread.ident: thread.name for thread in threading.enumerate()}
-        own = threading.get_ident()
-        threads = sorted((ident for ident in frames if ident != own), key=lambda ident: ident != self._main)
-        parts = []
-        for ident in threads:
-            stack = "".join(traceback.format_stack(frames[ident])).rstrip()
-            parts.append(stack if ident == self._main else f"  thread {names.get(ident, ident)}:\n{stack}")
-        return "\n".join(parts)
+        return Report(call, self._finished, stuck, "" if self._finished and not call else python_stacks())
 
     def _end_if_deadlocked(self, stored: Mapping[str, str]) -> None:
         reports = {int(key.rsplit("/", 1)[1]): Report(**json.loads(text)) for key, text in stored.items()}
@@ -205,6 +192,22 @@ class Watchdog:
         elif all(rank in before and report.goes_on_from(before[rank]) for rank, report in reports.items()):
             print(describe(reports, self._hosts), file=sys.stderr, flush=True)
             abort_job(1, f"the job has made no progress for {min(r.stuck for r in reports.values()):.0f} s")
+
+
+def python_stacks() -> str:
+    """The Python stacks of this process, without those of Ferroket's own threads; that of the main thread first."""
+    frames = sys._current_frames()
+    main = threading.main_thread().ident
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    parts = []
+    for ident in sorted(frames, key=lambda ident: ident != main):
+        name = names.get(ident, str(ident))
+        stack = "".join(traceback.format_stack(frames[ident])).rstrip()
+        if ident == main:
+            parts.append(stack)
+        elif not name.startswith("ferroket "):
+            parts.append(f"  thread {name}:\n{stack}")
+    return "\n".join(parts)
 
 
 def is_deadlock(reports: Mapping[int, Report], size: int, limit: float) -> bool:

@@ -1,6 +1,6 @@
 //! The FFI handlers that Python registers with JAX.
 
-use ferroket_handlers::HANDLERS;
+use ferroket_handlers::{HANDLERS, MARKER};
 use ferroket_xla_ffi::raw::Handler;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -13,6 +13,12 @@ pub(crate) fn ffi_handlers(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         handlers.set_item(name, capsule(py, handler)?)?;
     }
     Ok(handlers)
+}
+
+/// The handler that keeps the marker of a program, a capsule as above.
+#[pyfunction]
+pub(crate) fn marker_handler(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    capsule(py, MARKER)
 }
 
 /// The address of a handler as JAX wants it: the capsule's pointer is the function itself. The capsules of `PyO3` would

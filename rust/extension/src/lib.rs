@@ -13,11 +13,12 @@ mod process;
 #[pymodule]
 mod _lib {
     #[pymodule_export]
-    use super::handlers::ffi_handlers;
+    use super::handlers::{ffi_handlers, marker_handler};
     #[pymodule_export]
     use super::mpi::{
-        Launcher, Mpi, MpiLibrary, announce_group, attach_mpi, detect_launcher, exit_now, find_mpi,
-        is_trampoline_attached, launcher_console, mpi_calls, set_yielding, unannounced_groups,
+        Launcher, Mpi, MpiLibrary, announce_group, attach_mpi, compare_at_marker, compare_programs, detect_launcher,
+        exit_now, find_mpi, is_trampoline_attached, launcher_console, mpi_calls, mpi_traffic, name_program, program_marker,
+        set_yielding, unannounced_groups, wait_for_difference,
     };
     #[pymodule_export]
     use super::process::crash::announce_crashes;

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use ferroket_mpi_abi::groups::{self, Group};
 use ferroket_mpi_abi::library::{Attempt, Candidate, Library, find};
 use ferroket_mpi_abi::runtime::{self, Runtime};
-use ferroket_mpi_abi::{Error, calls, launcher, overhead, waiting};
-use pyo3::exceptions::PyRuntimeError;
+use ferroket_mpi_abi::{Error, calls, checks, launcher, overhead, programs, traffic, waiting};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -85,6 +85,54 @@ impl Mpi {
 pub(crate) fn mpi_calls() -> (u64, Vec<(u64, String)>) {
     let now = calls::now();
     (now.done, now.inside.iter().map(|(number, call)| (*number, call.to_string())).collect())
+}
+
+/// Whether ranks compare which programs they run, from the next call of MPI on: all of them do, or none.
+#[pyfunction]
+pub(crate) fn compare_programs(comparing: bool) {
+    programs::set_comparing(comparing);
+}
+
+/// What a program's marker says: its first number, the program, its devices, and how the history counts it.
+///
+/// A program is "spread" if it works on values that are spread over ranks, "whole" if each rank has all of them, "own" if
+/// it belongs to the runtime itself.
+#[pyfunction]
+pub(crate) fn program_marker(program: u64, devices: u64, kind: &str) -> PyResult<[u64; programs::MARKER_LENGTH]> {
+    let kind = match kind {
+        "spread" => programs::Kind::Spread,
+        "whole" => programs::Kind::Whole,
+        "own" => programs::Kind::Own,
+        _ => return Err(PyValueError::new_err(format!("a program is spread, whole or own, but not {kind:?}"))),
+    };
+    Ok([programs::MARKER, program, devices, kind as u64])
+}
+
+/// Gives a program its name in messages.
+#[pyfunction]
+pub(crate) fn name_program(program: u64, name: String) {
+    programs::name(program, name);
+}
+
+/// Has ranks compare what they run at the marker of a program, too: some of its collectives come before it.
+#[pyfunction]
+pub(crate) fn compare_at_marker(program: u64) {
+    programs::compare_at_marker(program);
+}
+
+/// Waits until this rank finds that others are in another call than it is itself, and says in which it is. That call
+/// doesn't come back: who waits here has to end the job.
+#[pyfunction]
+pub(crate) fn wait_for_difference(py: Python<'_>) -> String {
+    py.detach(checks::wait)
+}
+
+/// What this process has sent over MPI so far: function, number of ranks that take part (0 for all), calls, and bytes
+/// that it put into its messages.
+#[pyfunction]
+pub(crate) fn mpi_traffic() -> Vec<(&'static str, usize, u64, u64)> {
+    let totals = traffic::totals().into_iter();
+    totals.map(|((function, ranks), total)| (function, ranks, total.calls, total.bytes)).collect()
 }
 
 /// Announces the group of ranks that XLA will ask for next, by the number of its first device; None takes it back.

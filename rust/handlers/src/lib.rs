@@ -17,6 +17,7 @@ mod dtypes;
 mod errors;
 mod ising;
 mod local_values;
+mod marker;
 mod operators;
 mod padded;
 #[cfg(test)]
@@ -37,6 +38,9 @@ pub const HANDLERS: [(&str, Handler); 12] = [
     ("ferroket_matrices_compact", compact::matrices),
     ("ferroket_matrices_count", count::matrices),
 ];
+
+/// What keeps the marker of a program that many ranks run.
+pub const MARKER: Handler = marker::marker;
 
 #[cfg(test)]
 mod tests {

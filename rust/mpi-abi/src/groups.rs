@@ -56,6 +56,11 @@ pub fn unannounced() -> usize {
     groups().made.values().filter(|ranks| ranks.is_none()).count()
 }
 
+/// How many ranks a communicator has; 0 where it isn't one that was announced.
+pub(crate) fn size(comm: Handle) -> usize {
+    groups().made.get(&comm).and_then(Option::as_ref).map_or(0, Vec::len)
+}
+
 /// The ranks of a communicator, for a message.
 #[must_use]
 pub fn describe(comm: Handle) -> String {

@@ -10,6 +10,7 @@
 
 pub mod abi;
 pub mod calls;
+pub mod checks;
 pub mod error;
 pub mod exports;
 pub mod groups;
@@ -17,8 +18,10 @@ pub mod launcher;
 pub mod library;
 mod memory;
 pub mod overhead;
+pub mod programs;
 mod reductions;
 pub mod runtime;
+pub mod traffic;
 pub mod waiting;
 
 pub use error::Error;

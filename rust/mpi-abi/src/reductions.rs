@@ -62,6 +62,55 @@ unsafe fn combine<T: Copy>(from: *mut c_void, to: *mut c_void, length: *mut c_in
     }
 }
 
+macro_rules! function {
+    ($number:ty, $combination:expr) => {{
+        unsafe extern "C" fn function(from: *mut c_void, to: *mut c_void, length: *mut c_int, _: *mut c_void) {
+            // SAFETY: MPI calls it with as many values of this type as it says.
+            unsafe { combine::<$number>(from, to, length, $combination) }
+        }
+        function as Function
+    }};
+}
+
+macro_rules! of_float {
+    ($float:ty, $operation:expr) => {
+        match $operation {
+            abi::SUM => function!($float, |a, b| a + b),
+            abi::PROD => function!($float, |a, b| a * b),
+            // XLA hands on what isn't a number.
+            abi::MIN => function!($float, |a, b| if a.is_nan() || a < b { a } else { b }),
+            abi::MAX => function!($float, |a, b| if a.is_nan() || a > b { a } else { b }),
+            _ => return None,
+        }
+    };
+}
+
+macro_rules! of_complex {
+    ($float:ty, $operation:expr) => {
+        match $operation {
+            abi::SUM => function!([$float; 2], |a, b| [a[0] + b[0], a[1] + b[1]]),
+            abi::PROD => function!([$float; 2], |a, b| [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]]),
+            _ => return None,
+        }
+    };
+}
+
+/// The function of our own that reduces values of a datatype, if there is one: it combines values with those at its
+/// second argument, in place.
+pub(crate) fn function(datatype: Handle, operation: Handle) -> Option<Function> {
+    Some(match datatype {
+        dt::FLOAT => of_float!(f32, operation),
+        dt::DOUBLE => of_float!(f64, operation),
+        dt::C_COMPLEX => of_complex!(f32, operation),
+        dt::C_DOUBLE_COMPLEX => of_complex!(f64, operation),
+        _ => {
+            let row = DATATYPES.iter().position(|&known| known == datatype)?;
+            let column = OPERATIONS.iter().position(|&known| known == operation)?;
+            FUNCTIONS[row][column]
+        }
+    })
+}
+
 impl Reductions {
     /// Finds out which of the library's operations are wrong, on any rank, and makes our own for these. MPI has to
     /// run; a collective of all ranks over `comm`. An error is MPI's code.
@@ -153,6 +202,33 @@ mod tests {
         assert_eq!(reduced(dt::INT8, abi::SUM, [100_i8, -100], [100, -100]), [-56, 56]);
         assert_eq!(reduced(dt::UINT16, abi::SUM, [65535_u16, 1], [2, 3]), [1, 4]);
         assert_eq!(reduced(dt::INT64, abi::PROD, [i64::MAX, 3], [2, 4]), [-2, 12]);
+    }
+
+    #[test]
+    fn floats_hand_on_what_is_not_a_number() {
+        let reduced = |operation, mut from: [f64; 2], mut to: [f64; 2]| {
+            let mut length = 2;
+            let function = function(dt::DOUBLE, operation).expect("there is one");
+            // SAFETY: there are two values at both places.
+            unsafe {
+                function(from.as_mut_ptr().cast(), to.as_mut_ptr().cast(), &raw mut length, std::ptr::null_mut())
+            };
+            to
+        };
+        assert_eq!(reduced(abi::MIN, [1., 4.], [2., 3.]), [1., 3.]);
+        assert!(reduced(abi::MIN, [f64::NAN, 4.], [2., f64::NAN]).iter().all(|value| value.is_nan()));
+        assert!(reduced(abi::MAX, [f64::NAN, 4.], [2., f64::NAN]).iter().all(|value| value.is_nan()));
+        assert_eq!(reduced(abi::PROD, [2., 4.], [3., -1.]), [6., -4.]);
+    }
+
+    #[test]
+    fn complex_numbers_are_multiplied_as_such() {
+        let (mut from, mut to, mut length) = ([1_f32, 2.], [3_f32, -1.], 1);
+        let function = function(dt::C_COMPLEX, abi::PROD).expect("there is one");
+        // SAFETY: there is a complex number at both places.
+        unsafe { function(from.as_mut_ptr().cast(), to.as_mut_ptr().cast(), &raw mut length, std::ptr::null_mut()) };
+        assert_eq!(to, [5., 5.]);
+        assert!(super::function(dt::C_COMPLEX, abi::MAX).is_none());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::abi::{self, Handle, SUCCESS, ThreadLevel};
 use crate::calls::{self, Call, Over};
+use crate::checks::Packets;
 use crate::groups::{self, Group};
 use crate::library::api::{Api, RealHandle, Unknown};
 use crate::library::{Attempt, Candidate, Library, find};
@@ -31,6 +32,8 @@ pub struct Runtime {
     control: Handle,
     /// What the library itself gets wrong.
     reductions: Reductions,
+    /// With which ranks compare where they are.
+    packets: Packets,
     rank: c_int,
     size: c_int,
     level: ThreadLevel,
@@ -88,7 +91,7 @@ fn start(prefixes: &[PathBuf]) -> Result<Runtime, Error> {
     let library = discovery.library;
     // SAFETY: these are the functions of MPI with their arguments as the standard has them; `Initialized` and
     // `Finalized` may be called at any time, the others once MPI is initialised, which is made sure of.
-    let (world, control, reductions, rank, size, level, ours) = with_api!(library, api => unsafe {
+    let (world, control, reductions, packets, rank, size, level, ours) = with_api!(library, api => unsafe {
         let (mut initialized, mut finalized) = (0, 0);
         library.check("MPI_Initialized", (api.functions.initialized)(&raw mut initialized))?;
         library.check("MPI_Finalized", (api.functions.finalized)(&raw mut finalized))?;
@@ -121,7 +124,10 @@ fn start(prefixes: &[PathBuf]) -> Result<Runtime, Error> {
         library.check("MPI_Comm_size", (api.functions.comm_size)(world, &raw mut size))?;
         let examined = Reductions::examine(api, control);
         library.check("MPI_Reduce_local", examined.as_ref().err().copied().unwrap_or(SUCCESS))?;
-        (api.comm_back(world), api.comm_back(control), examined.unwrap_or_default(), rank, size, level, ours)
+        let packets = Packets::new(api);
+        library.check("MPI_Op_create", packets.as_ref().err().copied().unwrap_or(SUCCESS))?;
+        let handles = (api.comm_back(world), api.comm_back(control));
+        (handles.0, handles.1, examined.unwrap_or_default(), packets.unwrap_or_default(), rank, size, level, ours)
     });
     Ok(Runtime {
         library,
@@ -130,6 +136,7 @@ fn start(prefixes: &[PathBuf]) -> Result<Runtime, Error> {
         world,
         control,
         reductions,
+        packets,
         rank,
         size,
         level,
@@ -189,6 +196,11 @@ impl Runtime {
         operation: Handle,
     ) -> Result<H, Unknown> {
         self.reductions.own(datatype, operation).map_or_else(|| api.operation(operation), Ok)
+    }
+
+    /// With which ranks compare where they are.
+    pub(crate) fn packets(&self) -> &Packets {
+        &self.packets
     }
 
     /// Makes the communicator of some ranks; they alone take part. Returns it by our number, or MPI's error code.

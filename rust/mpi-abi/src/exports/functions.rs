@@ -11,9 +11,10 @@ use std::path::PathBuf;
 
 use crate::abi::{self, Handle, ThreadLevel, datatype};
 use crate::calls::{self, Call, Over};
+use crate::checks::Rest;
 use crate::library::api::Unknown;
 use crate::runtime::{self, Runtime, attach, running, stop};
-use crate::{groups, memory, waiting, with_api};
+use crate::{checks, groups, memory, programs, traffic, waiting, with_api};
 
 /// The running MPI; a call before `MPI_Init_thread` is an error that only the message can tell.
 pub(super) fn mpi(function: &str) -> &'static Runtime {
@@ -127,14 +128,10 @@ pub unsafe extern "C" fn MPIABI_Comm_split(comm: Handle, color: c_int, key: c_in
     if comm == abi::COMM_WORLD
         && let Some(group) = groups::asked_for(color, key, mpi.rank())
     {
-        return mpi.make_group(&group).map_or_else(
-            |code| code,
-            |made| {
-                // SAFETY: the standard lets the caller pass a valid pointer only.
-                unsafe { *new = made };
-                abi::SUCCESS
-            },
-        );
+        let made = mpi.make_group(&group).unwrap_or_else(|code| no_communicator(mpi, code));
+        // SAFETY: the standard lets the caller pass a valid pointer only.
+        unsafe { *new = made };
+        return abi::SUCCESS;
     }
     let _inside = calls::enter(Call { function: "MPI_Comm_split", message: None, over: Over::Comm(comm) });
     // SAFETY: the arguments are those of the standard, translated; `new` is valid for writing.
@@ -158,7 +155,19 @@ pub unsafe extern "C" fn MPIABI_Comm_split(comm: Handle, color: c_int, key: c_in
              JAX programs in the same order; look for a computation under `if jax.process_index() == 0:`"
         ));
     }
+    if code != abi::SUCCESS {
+        no_communicator(mpi, code);
+    }
     code
+}
+
+/// Stops the job: XLA doesn't look whether it got a communicator, and would go on with a handle that is none.
+fn no_communicator(mpi: &Runtime, code: c_int) -> ! {
+    let reason = mpi.library().check("making a communicator", code).err().map_or_else(String::new, |e| e.to_string());
+    stop(&format!(
+        "{reason}. There is one for each group of ranks that a program computes over, and MPI libraries have room for \
+         some thousands. Use fewer groups: meshes of the same axes and devices in all programs"
+    ))
 }
 
 /// Frees a communicator. XLA also frees after `MPI_Finalize`, which MPICH punishes with exit code 1; there is
@@ -219,9 +228,17 @@ pub unsafe extern "C" fn MPIABI_Abort(comm: Handle, code: c_int) -> c_int {
     with_api!(mpi.library(), api => unsafe { (api.functions.abort)(api.comm(mpi.comm(comm)), code) })
 }
 
-/// Notes a call that moves a message, for the watchdog.
-fn enter(function: &'static str, count: c_int, datatype: Handle, comm: Handle) -> calls::Inside {
-    calls::enter(Call { function, message: Some((count.unsigned_abs() as usize, datatype)), over: Over::Comm(comm) })
+/// A collective, as ranks compare it and as messages describe it.
+fn collective(
+    function: &'static str,
+    count: c_int,
+    datatype: Handle,
+    operation: Handle,
+    comm: Handle,
+) -> (programs::Call, Call) {
+    let count = count.unsigned_abs() as usize;
+    let described = Call { function, message: Some((count, datatype)), over: Over::Comm(comm) };
+    (programs::Call { function, count, datatype, operation }, described)
 }
 
 /// Reduces over all ranks, the result on each.
@@ -236,7 +253,13 @@ pub unsafe extern "C" fn MPIABI_Allreduce(
 ) -> c_int {
     const NAME: &str = "MPI_Allreduce";
     let mpi = mpi(NAME);
-    let _inside = enter(NAME, count, datatype, comm);
+    traffic::note(NAME, count, datatype, comm);
+    let (call, described) = collective(NAME, count, datatype, operation, comm);
+    let _inside = calls::enter(described.clone());
+    // SAFETY: the standard lets the caller pass such buffers only.
+    if let Rest::Nothing(code) = unsafe { checks::compare(mpi, &call, &described, comm, Some((send, receive))) } {
+        return code;
+    }
     let (_, size) = datatype::describe(datatype).unwrap_or_default();
     // SAFETY: the standard lets the caller pass a buffer of that many elements only.
     unsafe { memory::advise_huge_pages(receive, count.unsigned_abs() as usize * size) };
@@ -253,6 +276,27 @@ pub unsafe extern "C" fn MPIABI_Allreduce(
     })
 }
 
+/// Whether a message is a marker with which a program begins. It goes nowhere but to this rank.
+///
+/// # Safety
+/// There has to be a message as `count` and `datatype` say, and as much room at `receive`.
+unsafe fn is_marker(send: *const c_void, count: c_int, datatype: Handle, receive: *mut c_void) -> bool {
+    const BYTES: usize = size_of::<u64>() * programs::MARKER_LENGTH;
+    let size = datatype::describe(datatype).map_or(0, |(_, size)| size);
+    if count.unsigned_abs() as usize * size != BYTES || send.addr() == abi::IN_PLACE {
+        return false;
+    }
+    let mut message = [0; programs::MARKER_LENGTH];
+    // SAFETY: the caller answers for the bytes, of which there are as many at each place.
+    unsafe { std::ptr::copy_nonoverlapping(send.cast::<u8>(), message.as_mut_ptr().cast(), BYTES) };
+    let is_one = programs::begin(&message);
+    if is_one {
+        // SAFETY: as above.
+        unsafe { std::ptr::copy(send.cast::<u8>(), receive.cast(), BYTES) };
+    }
+    is_one
+}
+
 /// Gathers from all ranks, the result on each.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPIABI_Allgather(
@@ -265,8 +309,26 @@ pub unsafe extern "C" fn MPIABI_Allgather(
     comm: Handle,
 ) -> c_int {
     const NAME: &str = "MPI_Allgather";
+    const MARKER: &str = "the marker of a program";
     let mpi = mpi(NAME);
-    let _inside = enter(NAME, send_count, send_type, comm);
+    // SAFETY: the standard lets the caller pass such buffers only.
+    if unsafe { is_marker(send, send_count, send_type, receive) } {
+        let Some(comm) = programs::late_comm() else { return abi::SUCCESS };
+        let (call, described) = collective(MARKER, 0, send_type, 0, comm);
+        let _inside = calls::enter(described.clone());
+        // SAFETY: no buffer is given.
+        return match unsafe { checks::compare(mpi, &call, &described, comm, None) } {
+            Rest::All => abi::SUCCESS,
+            Rest::Nothing(code) => code,
+        };
+    }
+    traffic::note(NAME, send_count, send_type, comm);
+    let (call, described) = collective(NAME, send_count, send_type, 0, comm);
+    let _inside = calls::enter(described.clone());
+    // SAFETY: no buffer is given.
+    if let Rest::Nothing(code) = unsafe { checks::compare(mpi, &call, &described, comm, None) } {
+        return code;
+    }
     // SAFETY: the arguments are those of the standard, translated.
     with_api!(mpi.library(), api => unsafe {
         let (send, comm) = (api.buffer(send), api.comm(mpi.comm(comm)));
@@ -296,7 +358,14 @@ pub unsafe extern "C" fn MPIABI_Reduce_scatter(
     const NAME: &str = "MPI_Reduce_scatter";
     let mpi = mpi(NAME);
     // SAFETY: there is a count for each rank, and at least one rank. XLA's parts have equal lengths.
-    let _inside = enter(NAME, unsafe { *receive_counts }, datatype, comm);
+    let count = unsafe { *receive_counts };
+    traffic::note(NAME, count, datatype, comm);
+    let (call, described) = collective(NAME, count, datatype, operation, comm);
+    let _inside = calls::enter(described.clone());
+    // SAFETY: no buffer is given.
+    if let Rest::Nothing(code) = unsafe { checks::compare(mpi, &call, &described, comm, None) } {
+        return code;
+    }
     // SAFETY: the arguments are those of the standard, translated.
     with_api!(mpi.library(), api => unsafe {
         let (send, comm) = (api.buffer(send), api.comm(mpi.comm(comm)));

@@ -9,7 +9,10 @@ use crate::abi::{self, Handle, Status};
 use crate::calls::{self, Call, Over};
 use crate::library::api::RealStatus;
 use crate::runtime::stop;
-use crate::{waiting, with_api};
+use crate::{checks, traffic, waiting, with_api};
+
+/// What both sides of a message call it.
+const MESSAGE: &str = "a message";
 
 /// Sends to one rank while receiving from another.
 #[unsafe(no_mangle)]
@@ -29,12 +32,19 @@ pub unsafe extern "C" fn MPIABI_Sendrecv(
 ) -> c_int {
     const NAME: &str = "MPI_Sendrecv";
     let mpi = mpi(NAME);
+    traffic::note(NAME, send_count, send_type, comm);
     // It is over when its two partners have come, whatever the others of the communicator do.
     let message = Some((send_count.unsigned_abs() as usize, send_type));
     let _inside = calls::enter(Call { function: NAME, message, over: Over::Unknown });
     let mut real = RealStatus::default();
+    let mut own_status = Status::default();
+    // Partners that run the same program have the same tag.
+    let compared = checks::tag(NAME, send_count, send_type);
+    let (send_tag, receive_tag) = compared.map_or((send_tag, receive_tag), |tag| (tag, abi::ANY_TAG));
+    let comes = compared.filter(|_| source != abi::PROC_NULL);
+    let status = if comes.is_some() && status.is_null() { &raw mut own_status } else { status };
     // SAFETY: the arguments are those of the standard, translated; requests are completed before they are dropped.
-    with_api!(mpi.library(), api => unsafe {
+    let code = with_api!(mpi.library(), api => unsafe {
         let (destination, source, receive_tag) = (api.peer(destination), api.peer(source), api.tag(receive_tag));
         let send_type = known(NAME, api.datatype(send_type));
         let receive_type = known(NAME, api.datatype(receive_type));
@@ -78,7 +88,12 @@ pub unsafe extern "C" fn MPIABI_Sendrecv(
             *status = api.status_back(&real);
         }
         code
-    })
+    });
+    if let (abi::SUCCESS, Some(tag)) = (code, comes) {
+        // SAFETY: it was made sure that there is one.
+        checks::check_tag(tag, unsafe { &*status }, NAME);
+    }
+    code
 }
 
 /// Starts to send.
@@ -94,6 +109,8 @@ pub unsafe extern "C" fn MPIABI_Isend(
 ) -> c_int {
     const NAME: &str = "MPI_Isend";
     let mpi = mpi(NAME);
+    traffic::note(NAME, count, datatype, comm);
+    let tag = checks::tag(MESSAGE, count, datatype).unwrap_or(tag);
     // SAFETY: the arguments are those of the standard, translated; `request` is valid for writing.
     with_api!(mpi.library(), api => unsafe {
         let mut real = api.request(abi::REQUEST_NULL);
@@ -118,6 +135,8 @@ pub unsafe extern "C" fn MPIABI_Irecv(
 ) -> c_int {
     const NAME: &str = "MPI_Irecv";
     let mpi = mpi(NAME);
+    let compared = checks::tag(MESSAGE, count, datatype).filter(|_| source != abi::PROC_NULL);
+    let tag = compared.map_or(tag, |_| abi::ANY_TAG);
     // SAFETY: the arguments are those of the standard, translated; `request` is valid for writing.
     with_api!(mpi.library(), api => unsafe {
         let mut real = api.request(abi::REQUEST_NULL);
@@ -126,6 +145,9 @@ pub unsafe extern "C" fn MPIABI_Irecv(
         let code =
             (api.functions.irecv)(buffer, count, datatype, api.peer(source), api.tag(tag), comm, &raw mut real);
         *request = api.request_back(real);
+        if let (abi::SUCCESS, Some(tag)) = (code, compared) {
+            checks::expect(*request, tag);
+        }
         code
     })
 }
@@ -137,8 +159,12 @@ pub unsafe extern "C" fn MPIABI_Wait(request: *mut Handle, status: *mut Status) 
     let mpi = mpi(NAME);
     let _inside = calls::enter(Call { function: NAME, message: None, over: Over::Unknown });
     let mut real_status = RealStatus::default();
+    let mut own_status = Status::default();
+    // SAFETY: the standard lets the caller pass a valid pointer only.
+    let expected = checks::expected(unsafe { *request });
+    let status = if expected.is_some() && status.is_null() { &raw mut own_status } else { status };
     // SAFETY: the arguments are those of the standard, translated; `request` is valid for reading and writing.
-    with_api!(mpi.library(), api => unsafe {
+    let code = with_api!(mpi.library(), api => unsafe {
         let mut real = api.request(*request);
         let to = api.status(status, &mut real_status);
         let code = if waiting::is_yielding() {
@@ -151,5 +177,10 @@ pub unsafe extern "C" fn MPIABI_Wait(request: *mut Handle, status: *mut Status) 
             *status = api.status_back(&real_status);
         }
         code
-    })
+    });
+    if let (abi::SUCCESS, Some(tag)) = (code, expected) {
+        // SAFETY: it was made sure that there is one.
+        checks::check_tag(tag, unsafe { &*status }, NAME);
+    }
+    code
 }
