@@ -64,6 +64,16 @@ impl Packets {
         }
         Ok(Self { datatype: datatype.widen(), operation: operation.widen() })
     }
+
+    /// Frees both, which some libraries ask for, with a warning, when MPI ends.
+    pub(crate) fn free<H: RealHandle>(&self, api: &Api<H>) {
+        let (mut datatype, mut operation) = (H::narrow(self.datatype), H::narrow(self.operation));
+        // SAFETY: both are MPI's, of this library, and not used any more.
+        unsafe {
+            (api.functions.type_free)(&raw mut datatype);
+            (api.functions.op_free)(&raw mut operation);
+        }
+    }
 }
 
 /// `MPI_User_function`: reduces the values of packets with the same head.

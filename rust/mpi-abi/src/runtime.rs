@@ -313,8 +313,11 @@ impl Runtime {
             return SUCCESS;
         }
         let _inside = calls::enter(Call { function: "MPI_Finalize", message: None, over: Over::Comm(abi::COMM_WORLD) });
-        // SAFETY: MPI is initialised and not finalized, by us; XLA promises not to use it any more.
-        with_api!(self.library, api => unsafe { (api.functions.finalize)() })
+        with_api!(self.library, api => {
+            self.packets.free(api);
+            // SAFETY: MPI is initialised and not finalized, by us; XLA promises not to use it any more.
+            unsafe { (api.functions.finalize)() }
+        })
     }
 }
 

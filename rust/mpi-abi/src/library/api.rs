@@ -58,7 +58,9 @@ functions! {
     reduce_local = MPI_Reduce_local(*const c_void, *mut c_void, c_int, H, H);
     type_contiguous = MPI_Type_contiguous(c_int, H, *mut H);
     type_commit = MPI_Type_commit(*mut H);
+    type_free = MPI_Type_free(*mut H);
     op_create = MPI_Op_create(Reduction, c_int, *mut H);
+    op_free = MPI_Op_free(*mut H);
     reduce_scatter = MPI_Reduce_scatter(*const c_void, *mut c_void, *const c_int, H, H, H);
     sendrecv = MPI_Sendrecv(*const c_void, c_int, H, c_int, c_int, *mut c_void, c_int, H, c_int, c_int, H, *mut c_void);
     send = MPI_Send(*const c_void, c_int, H, c_int, c_int, H);
