@@ -118,8 +118,8 @@ def mpi_calls() -> tuple[int, list[tuple[int, str]]]:
 def mpi_traffic() -> list[tuple[str, int, int, int]]:
     """What this process has sent over MPI so far.
 
-    Function, number of ranks that take part (0 for all), calls, and the bytes that it put into its messages: its part of
-    what is gathered, its values of what is reduced.
+    Function, number of ranks that take part (0 for all), calls, and the bytes that it put into its messages: its part
+    of what is gathered, its values of what is reduced.
     """
 
 def announce_group(group: tuple[int, list[int]] | None) -> None:

@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from ferroket.distributed.communicators import groups_of, refuse_float16
+from ferroket.distributed.communicators import groups_of, refuse_float16, refuse_large
 from mpi import PREFIXES, run_ranks
 
 PRELUDE = """
@@ -120,6 +120,49 @@ def test_float16_is_refused_with_the_way_out(operation: str) -> None:
         with pytest.raises(TypeError, match=r"of float16 over ranks.*astype\(jnp.float32\)"):
             refuse_float16(line)
     refuse_float16(f"%a = f16[4] add(%b, %c)\n%x = bf16[4] {operation}(%p)\n%y = f16[4] all-to-all(%a)")
+
+
+@pytest.mark.parametrize(
+    ("instruction", "length"),
+    [
+        ("%y = f64[2147483647] all-reduce(%x), replica_groups={{0,1}}", None),
+        ("%y = f64[2,1073741824]{1,0} all-reduce(%x), replica_groups={{0,1}}", "2147483648 elements"),
+        ("%y = (f32[3], s32[65536,65536]{1,0}) all-reduce(%x, %z), replica_groups={}", "4294967296 elements"),
+        ("%y = f32[2147483648] reduce-scatter(%x), replica_groups={}", "2147483648 elements"),
+        ("%y = c64[268435455] collective-permute(%x), source_target_pairs={{0,1},{1,0}}", None),
+        ("%y = c64[268435456] collective-permute(%x), source_target_pairs={{0,1},{1,0}}", "2147483648 bytes"),
+        ("%y = (pred[2147483648], pred[1]) all-to-all(%x, %z), replica_groups={{0,1}}", "2147483648 bytes"),
+        ("%y = f64[2,268435455] all-gather(%x), replica_groups={{0,1}}, dimensions={0}", None),
+        ("%y = f64[2,268435456] all-gather(%x), replica_groups={{0,1}}, dimensions={0}", "2147483648 bytes"),
+        ("%y = f64[268435456] add(%x, %x)", None),
+    ],
+)
+def test_messages_that_xla_would_cut_off_are_refused(instruction: str, length: str | None) -> None:
+    if length is None:
+        refuse_large(instruction, 2)
+    else:
+        with pytest.raises(ValueError, match=rf"{length} in a message.*Make it smaller"):
+            refuse_large(instruction, 2)
+
+
+@pytest.mark.mpi
+def test_large_messages_are_an_error_on_every_rank_and_the_job_goes_on() -> None:
+    """The values are never computed: the program is refused before it runs."""
+    job = run_ranks(
+        PRELUDE
+        + """
+mesh = Mesh(np.array(devices), ("s",))
+x = jax.jit(lambda: jnp.ones(2, jnp.int8), out_shardings=NamedSharding(mesh, P()))()
+f = lambda x: lax.psum(jnp.broadcast_to(x[:1, None], (2**16, 2**15)), "s")[:1, 0]
+try:
+    print(jax.jit(shard_map(f, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False))(x))
+except ValueError as error:
+    print("refused" if "2147483648 elements" in str(error) else error)
+print(int(run(lambda x: lax.psum(x, "s"), mesh, P(), x).addressable_data(0)[0]))
+""",
+        2,
+    ).ok()
+    assert sorted(job.stdout.split()) == ["2", "2", "refused", "refused"]
 
 
 @pytest.mark.mpi

@@ -163,8 +163,14 @@ _SHAPE = re.compile(r"\b(pred|[a-z]+\d+)[a-z0-9]*\[([\d,]*)\]")
 _BITS = {"pred": 8, "c64": 64, "c128": 128}
 
 
-def refuse_large(hlo: str) -> None:
+def refuse_large(hlo: str, devices: int) -> None:
     """Explains what XLA would do wrong in a compiled program: it cuts lengths of messages to 32 bits, in silence.
+
+    XLA counts elements in sums, and bytes in other messages.
+
+    Args:
+        hlo: the text of the program.
+        devices: how many devices it runs on.
 
     Raises:
         ValueError: a collective has a message that is too long.
@@ -175,17 +181,18 @@ def refuse_large(hlo: str) -> None:
         if not found:
             continue
         kind = found[0].rstrip("(")
-        result = instruction[: found.start()]
-        for dtype, dims in _SHAPE.findall(result):
-            elements = math.prod(map(int, filter(None, dims.split(","))))
+        # What is gathered comes in parts, each a message; what is exchanged is a tuple of messages.
+        parts = len(_groups_of_one(instruction, devices)[0]) if kind.startswith("all-gather") else 1
+        for dtype, dims in _SHAPE.findall(instruction[: found.start()]):
+            elements = math.prod(map(int, filter(None, dims.split(",")))) // parts
             bits = _BITS.get(dtype) or int(re.sub(r"\D", "", dtype))
             in_elements = kind.startswith(("all-reduce", "reduce-scatter"))
             length, unit = (elements, "elements") if in_elements else (elements * bits // 8, "bytes")
             if length > _MOST:
                 raise ValueError(
-                    f"this program has an {kind} of {dtype}[{dims}], {length} {unit} on a rank, but XLA's MPI "
-                    f"collectives count at most {_MOST} {unit} in a message and would cut it off. Make it smaller: "
-                    "compute in chunks, or use more ranks"
+                    f"this program has an {kind} of {dtype}[{dims}], {length} {unit} in a message, but XLA's MPI "
+                    f"collectives count at most {_MOST} {unit} and would cut it off. Make it smaller: compute in "
+                    "chunks, or use more ranks"
                 )
 
 
@@ -206,10 +213,11 @@ class _Communicators:
         devices = devices_of_program(program)
         if devices and devices[0].platform == "cpu":
             hlo = hlo_of_program(program)
+            groups = groups_of(hlo, len(devices))
             refuse_float16(hlo)
-            refuse_large(hlo)
+            refuse_large(hlo, len(devices))
             compare_late_marker(hlo, lambda line: bool(_COLLECTIVE.search(line)))
-            self.create(tuple(devices[place] for place in places) for places in groups_of(hlo, len(devices)))
+            self.create(tuple(devices[place] for place in places) for places in groups)
         self._seen.add(program)
 
     def create(self, groups: Iterable[Group]) -> None:
