@@ -16,6 +16,8 @@ _CACHE = Path(__file__).parents[1] / "target" / "jax-cache"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
+# The jobs that they start begin with nothing, and leave nothing in the user's cache.
+os.environ.setdefault("FERROKET_CACHE", "off")
 
 # A shell has its background jobs ignore Ctrl-C, and so would the jobs that the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

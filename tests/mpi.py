@@ -124,9 +124,9 @@ def mpirun(mpi: str = "mpich") -> Path:
 
 
 def environment(mpi: str = "mpich", **extra: str) -> dict[str, str]:
-    """The environment of a job: this one, less what belongs to launchers and to the runtime."""
+    """The environment of a job: this one, less what belongs to launchers and to the runtime, and with no cache."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE)}
-    own = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    own = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "FERROKET_CACHE": "off"}
     if mpi in MPIS:
         # Intel's mpirun is a script that looks for its parts on PATH.
         own["PATH"] = f"{MPIS[mpi].prefix / 'bin'}:{os.environ['PATH']}"

@@ -19,6 +19,7 @@ PRELUDE = """
 import ferroket as fk
 info = fk.initialize()
 import jax, jax.numpy as jnp, numpy as np
+import jax.experimental.custom_partitioning
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 rank, size = info.rank, info.size
@@ -110,6 +111,14 @@ if rank < 2:  # programs of some ranks, in between
 assert float((x * 3).sum()) == 12 * size
 alone = jnp.arange(3.0 + rank).sum()  # one of this rank alone, another on each
 assert float(jax.jit(lambda x: (x + rank).sum())(x)) >= 0  # constants may differ
+# functions of this process, at other addresses on each
+called = on_each(lambda x: lax.psum(jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x).sum(), "S"))
+assert abs(float(called(x)) - 4 * size * np.sin(1)) < 1e-5
+partitioned = jax.experimental.custom_partitioning.custom_partitioning(lambda x: 2 * x)
+partitioned.def_partition(
+    partition=lambda mesh, arguments, result: (mesh, lambda x: 2 * x, result.sharding, (arguments[0].sharding,)),
+    sharding_rule="i -> i")
+assert float(jax.jit(lambda x: partitioned(x).sum())(x)) == 8 * size
 rounds = on_each(lambda x: lax.fori_loop(0, 5, lambda i, s: lax.psum(s, "S") / size + lax.ppermute(
     s, "S", [(i, (i + 1) % size) for i in range(size)]), x).sum(), P())
 assert float(rounds(x)) == 4 * 2**5
@@ -142,7 +151,7 @@ def test_a_program_has_the_same_fingerprint_whatever_its_constants_and_order() -
 
     def of(function: Any, *arguments: Any) -> int:
         function.__name__ = "program"
-        return programs.fingerprint(module_of(function, *arguments))
+        return programs.fingerprint(str(module_of(function, *arguments)))
 
     own = of(lambda x: (jnp.sin(x) * 2, jnp.cos(x) + 1), x)
     assert of(lambda x: (jnp.sin(x) * 3, jnp.cos(x) + 5), x) == own

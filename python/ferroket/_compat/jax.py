@@ -4,17 +4,22 @@ Checked on JAX 0.7.0, 0.10.2 and 0.12.0.1. Importing this module doesn't import 
 the process before.
 """
 
+import copy
+import hashlib
+import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ferroket._compat.names import Private
 
 _EXECUTABLE = "to see each compiled program before it runs, with its devices and collectives"
-_MARKER = "to mark each program before it is compiled"
+_COMPILATION = "to mark programs, and to keep them for all ranks: JAX's own cache keeps those of process 0, for itself"
 _STORE = "the store of keys and values of JAX's coordinator, for ranks that have no MPI and for the watchdog"
 _TILES = "the devices that hold the tiles of an array, where XLA doesn't say the mesh"
 
@@ -23,7 +28,6 @@ PRIVATE = (
     Private("jax._src.interpreters.pxla:ExecuteReplicated.in_handler", _EXECUTABLE),
     Private("jax._src.interpreters.pxla:ExecuteReplicated.out_handler", _EXECUTABLE),
     Private("jax._src.interpreters.pxla:ExecuteReplicated.xla_executable", _EXECUTABLE),
-    Private("jax._src.compiler:compile_or_get_cached", _MARKER, ("backend", "computation", "devices")),
     Private("jax._src.interpreters.pxla:InputsHandler.in_shardings", _EXECUTABLE),
     Private("jax._src.interpreters.pxla:ResultsHandler.out_shardings", _EXECUTABLE),
     Private("jax._src.sharding:Sharding._device_assignment", f"{_EXECUTABLE}; {_TILES}"),
@@ -40,6 +44,18 @@ PRIVATE = (
     Private("jaxlib._jax:DistributedRuntimeClient.key_value_set", _STORE, ("allow_overwrite",)),
     Private("jaxlib._jax:DistributedRuntimeClient.key_value_dir_get", _STORE),
     Private("jaxlib._jax:DistributedRuntimeClient.key_value_delete", _STORE),
+    Private(
+        "jax._src.compiler:compile_or_get_cached",
+        _COMPILATION,
+        ("backend", "computation", "devices", "compile_options", "host_callbacks", "executable_devices"),
+    ),
+    Private("jax._src.lib.xla_client:CompileOptions.device_assignment", _COMPILATION),
+    Private("jax._src.lib.xla_client:CompileOptions.SerializeAsString", _COMPILATION),
+    Private("jax._src.lib.xla_client:DeviceAssignment.create", _COMPILATION),
+    Private("jaxlib._jax:Client.deserialize_executable", _COMPILATION),
+    Private("jax._src.custom_partitioning:_sharding_callbacks", _COMPILATION),
+    Private("jax._src.custom_partitioning:_ShardingCallbackInfo.partition", _COMPILATION),
+    Private("jax._src.custom_partitioning:_ShardingCallbackInfo.mesh", _COMPILATION),
     Private("jax._src.xla_bridge:backends_are_initialized", "whether fk.initialize() comes too late"),
     Private("jax._src.dispatch:prim_requires_devices_during_lowering", "to partition primitives by their shardings"),
     Private("jax._src.core:DebugInfo", "programs of one equation: JAX warns of those without"),
@@ -83,19 +99,6 @@ def before_each_run(prepare: Callable[[Any], None]) -> None:
     pxla.ExecuteReplicated.__call__ = prepared_run
 
 
-def before_each_compilation(prepare: Callable[[Any, Sequence[Any]], None]) -> None:
-    """Has ``prepare(module, devices)`` called with each program in MLIR, before a cache is asked for it."""
-    from jax._src import compiler
-
-    compile_or_get_cached = compiler.compile_or_get_cached
-
-    def prepared_compilation(backend: Any, computation: Any, devices: Any, *arguments: Any, **settings: Any) -> Any:
-        prepare(computation, list(np.ravel(devices)))
-        return compile_or_get_cached(backend, computation, devices, *arguments, **settings)
-
-    compiler.compile_or_get_cached = prepared_compilation
-
-
 def devices_of_program(program: Any) -> Sequence[Any]:
     """The devices of a compiled program on a mesh, in the order of its device assignment; none for other programs."""
     from jax.sharding import SingleDeviceSharding
@@ -108,6 +111,126 @@ def devices_of_program(program: Any) -> Sequence[Any]:
 def hlo_of_program(program: Any) -> str:
     """The text of a compiled program."""
     return "\n".join(module.to_string() for module in program.xla_executable.hlo_modules())
+
+
+# In the text of a program an operation with a custom partitioning has the address of the functions that partition it.
+_PARTITIONED = re.compile(r'(@CustomSPMDPartitioning\(.*?\bbackend_config = )"(\d+)"')
+_names: WeakKeyDictionary[Callable[..., Any], str] = WeakKeyDictionary()
+
+
+def name_partition(partition: Callable[..., Any], name: str) -> None:
+    """Names the function of a custom partitioning, from which everything follows that it does to a program."""
+    _names[partition] = name
+
+
+def _with_names_of_partitions(text: str) -> str | None:
+    """A program's text with names in place of the addresses of partitions; None if one has no name."""
+    if "CustomSPMDPartitioning" not in text:
+        return text
+    from jax._src.custom_partitioning import _sharding_callbacks
+
+    infos = {address: _sharding_callbacks.get(address.encode()) for _, address in _PARTITIONED.findall(text)}
+    names = {address: _names.get(info.partition) if info else None for address, info in infos.items()}
+    if None in names.values() or len(_PARTITIONED.findall(text)) != text.count("@CustomSPMDPartitioning"):
+        return None
+    return _PARTITIONED.sub(lambda found: f"{found[1]}{names[found[2]]} over {infos[found[2]].mesh}", text)
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """A program that JAX wants compiled."""
+
+    compile: Callable[[], Any]
+    """What JAX would do: it compiles the program, or reads it from a cache of the user's."""
+    module: Any
+    """The program in MLIR."""
+    devices: Sequence[Any]
+    """Those that it is compiled for."""
+    can_be_kept: bool
+    """It is for CPUs, and has no callbacks into Python, which hold addresses of this process; nor has JAX been told to
+    keep programs by itself, or to keep none."""
+    _backend: Any
+    _options: Any
+    _executable_devices: Any
+
+    def text(self) -> str | None:
+        """The program's text, with no address of this process in it; None if there is a part that has no name."""
+        return _with_names_of_partitions(str(self.module))
+
+    def key(self) -> str | None:
+        """What tells this program from others of this version of XLA: its text, and how it is to be compiled.
+
+        JAX's own key has the number of the process, too. Here a single device has no number: any will do.
+
+        Returns:
+            None if the program isn't all in its text: where a function without a name partitions a part of it.
+        """
+        from jax._src.lib import xla_client
+
+        text = self.text()
+        if text is None:
+            return None
+        options = copy.deepcopy(self._options)
+        if len(self.devices) == 1:
+            options.device_assignment = xla_client.DeviceAssignment.create(np.zeros((1, 1), int))
+        return hashlib.sha256(text.encode() + options.SerializeAsString()).hexdigest()
+
+    def dump(self, program: Any) -> bytes | None:
+        """The compiled program as bytes; None if XLA can't write it."""
+        try:
+            # up to JAX 0.9 the backend writes programs
+            dump = getattr(program, "serialize", None) or partial(self._backend.serialize_executable, program)
+            return bytes(dump())
+        except Exception:  # of many kinds, as JAX itself sees it
+            return None
+
+    def load(self, stored: bytes) -> Any:
+        """The compiled program from its bytes; None if XLA can't read them."""
+        try:
+            return self._backend.deserialize_executable(stored, self._executable_devices, self._options)
+        except Exception:  # of many kinds, as JAX itself sees it
+            return None
+
+
+def replace_compilation(provide: Callable[[Compilation], Any]) -> None:
+    """Has ``provide(compilation)`` give JAX its compiled programs.
+
+    What was replaced before is what ``compilation.compile`` does.
+    """
+    import jax
+    from jax._src import compiler
+
+    compile_or_get_cached = compiler.compile_or_get_cached
+
+    def compiled(
+        backend: Any,
+        computation: Any,
+        devices: Any,
+        compile_options: Any,
+        host_callbacks: Any,
+        executable_devices: Any,
+        *others: Any,
+    ) -> Any:
+        compile_it = partial(
+            compile_or_get_cached,
+            backend,
+            computation,
+            devices,
+            compile_options,
+            host_callbacks,
+            executable_devices,
+            *others,
+        )
+        is_users = jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache
+        can_be_kept = backend.platform == "cpu" and not host_callbacks and not is_users
+        devices_in_order = list(np.ravel(devices))
+        return provide(
+            Compilation(
+                compile_it, computation, devices_in_order, can_be_kept, backend, compile_options, executable_devices
+            )
+        )
+
+    compiler.compile_or_get_cached = compiled
 
 
 def tiles_of_sharding(sharding: Any, n_dims: int) -> tuple[Any, Any]:

@@ -22,14 +22,14 @@ from typing import Any
 import numpy as np
 
 from ferroket import _lib
-from ferroket._compat.jax import before_each_compilation, coordination_client
+from ferroket._compat.jax import Compilation, coordination_client, replace_compilation
 from ferroket.distributed.failure import abort_job
 from ferroket.distributed.watchdog import python_stacks
 
 _HANDLER = "ferroket_program"
 
-# What differs from rank to rank in the same program: the values of constants, and the numbers of results.
-_VALUES = re.compile(r"dense<[^>]*>|dense_resource<[^>]*>|%[\w#:]+|\bloc\(.*\)$")
+# What differs from rank to rank in the same program: the values of constants, the numbers of results, and addresses.
+_VALUES = re.compile(r"dense<[^>]*>|dense_resource<[^>]*>|%[\w#:]+|\bloc\(.*\)$|\bbackend_config = \"\d*\"")
 
 _own = threading.local()
 
@@ -39,7 +39,7 @@ def mark_programs() -> None:
     import jax
 
     jax.ffi.register_ffi_target(_HANDLER, _lib.marker_handler(), platform="cpu")
-    before_each_compilation(_mark)
+    replace_compilation(_marked)
     _lib.compare_programs(True)
 
 
@@ -91,22 +91,18 @@ def _end_after_difference(rank: int, hosts: Sequence[str]) -> None:
     abort_job(1, "other ranks are in another call of MPI")
 
 
-def _mark(module: Any, devices: Sequence[Any]) -> None:
-    """Puts a marker at the beginning of a program, if it is one of many processes.
-
-    Args:
-        module: the program, in MLIR.
-        devices: those that it is compiled for.
-    """
-    if len({device.process_index for device in devices}) == 1 or devices[0].platform != "cpu":
-        return
-    main = next(operation for operation in module.body.operations if _name_of(operation) == "main")
-    program = fingerprint(module)
-    _lib.name_program(program, f"{_name_of(module.operation)}, compiled {_user_line()}")
-    ids = np.array([device.id for device in devices], np.int64)
-    kind = "own" if getattr(_own, "inside", False) else "whole" if _is_whole(main) else "spread"
-    marker = _lib.program_marker(program, _hash(ids.tobytes()), kind)
-    _insert(module, main, np.array(marker, np.uint64).view(np.int64), len(devices))
+def _marked(compilation: Compilation) -> Any:
+    """The compiled program, with a marker at its beginning if it is one of many processes."""
+    devices, module = compilation.devices, compilation.module
+    if len({device.process_index for device in devices}) > 1 and devices[0].platform == "cpu":
+        main = next(operation for operation in module.body.operations if _name_of(operation) == "main")
+        program = fingerprint(compilation.text() or str(module))
+        _lib.name_program(program, f"{_name_of(module.operation)}, compiled {_user_line()}")
+        ids = np.array([device.id for device in devices], np.int64)
+        kind = "own" if getattr(_own, "inside", False) else "whole" if _is_whole(main) else "spread"
+        marker = _lib.program_marker(program, _hash(ids.tobytes()), kind)
+        _insert(module, main, np.array(marker, np.uint64).view(np.int64), len(devices))
+    return compilation.compile()
 
 
 def _name_of(operation: Any) -> str:
@@ -118,12 +114,12 @@ def _hash(data: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
-def fingerprint(module: Any) -> int:
-    """A number for a program: the same on all ranks that compile it, though its constants may differ.
+def fingerprint(text: str) -> int:
+    """A number for a program in MLIR: the same on all ranks that compile it, though its constants may differ.
 
     The order of its operations doesn't matter: it may be that of a Python set.
     """
-    lines = sorted(_VALUES.sub("", line) for line in str(module).splitlines())
+    lines = sorted(_VALUES.sub("", line) for line in text.splitlines())
     return _hash("\n".join(lines).encode())
 
 

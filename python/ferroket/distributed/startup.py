@@ -9,6 +9,7 @@ coordinator instead, which comes first then.
 """
 
 import atexit
+import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ferroket import _lib
-from ferroket.distributed import affinity, failure, gpus, info, jax_start, programs, rendezvous
+from ferroket.distributed import affinity, compile_cache, failure, gpus, info, jax_start, programs, rendezvous
 from ferroket.distributed.coordinator import Coordinator
 from ferroket.distributed.gpus import Gpus
 from ferroket.distributed.info import RuntimeInfo
@@ -69,6 +70,7 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
         FERROKET_CHECK: "on" (the default) compares which programs the ranks run with each collective over MPI; "off"
             does not.
         FERROKET_WATCHDOG: seconds without progress after which a job that hangs is ended (600; 0 is off).
+        FERROKET_CACHE: the folder where compiled programs are kept for the next run (``~/.cache/ferroket``), or "off".
         FERROKET_LIBMPI: the MPI library to use.
         FERROKET_COORDINATOR_HOST, FERROKET_COORDINATOR_PORT: where JAX's coordinator listens.
         FERROKET_INIT_TIMEOUT: seconds to wait for the other ranks (60; 0 waits for ever).
@@ -114,11 +116,13 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
                     collectives=settings["FERROKET_COLLECTIVES"],
                     gpus=local_gpus,
                 )
+        compile_cache.start(rank)
         compares = settings["FERROKET_CHECK"] == "on"
         complete = jax_start.start(group.size, settings["FERROKET_COLLECTIVES"] if mpi else "gloo", compares=compares)
         if complete and compares:
             programs.end_if_ranks_differ(rank, [report.node.hostname for report in reports])
         _end_together(group, reports, settings, complete)
+    gc.freeze()  # what JAX has imported stays: each collection during further imports would look at it again
     own = reports[rank].node
     neighbours = [other for other, report in enumerate(reports) if report.node.machine == own.machine]
     platform = own_gpus.platform

@@ -1,5 +1,6 @@
 """Many devices: a function of samples that each device evaluates on those it holds."""
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,16 +11,20 @@ import numpy as np
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ferroket._compat.jax import tiles_of_sharding
+from ferroket._compat.jax import name_partition, tiles_of_sharding
 
 
 def along_batch(
-    function: Callable[..., list[jax.Array]], filler: Callable[..., Any], tables: Sequence[int], results: Sequence[str]
+    function: functools.partial[list[jax.Array]],
+    filler: Callable[..., Any],
+    tables: Sequence[int],
+    results: Sequence[str],
 ) -> Callable[..., list[jax.Array]]:
     """``function`` for samples that are sharded along the batch: XLA alone would gather them.
 
     Args:
-        function: Takes samples ``(..., N)`` and tables, and gives results ``(..., *dims)``.
+        function: Takes samples ``(..., N)`` and tables, and gives results ``(..., *dims)``. Its parameters, as they are
+            printed, tell it from others, and the filler, too: a compiled program is known by them.
         filler: Where the batch doesn't divide by the number of devices, XLA pads the shards with samples that nobody
             reads. They are filled with ``filler(*tables)``, a valid sample or a value that each site can take.
         tables: The ranks of the tables.
@@ -51,6 +56,7 @@ def along_batch(
     operands = ["... n", *(" ".join(f"t{i}d{d}" for d in range(rank)) for i, rank in enumerate(tables))]
     rule = f"{', '.join(operands)} -> {', '.join(f'... {dims}' for dims in results)}"
     partitioned.def_partition(partition=partition, sharding_rule=rule)
+    name_partition(partition, f"{function.func.__qualname__} {function.keywords} {rule}")
     return partitioned
 
 
@@ -72,6 +78,7 @@ def unsharded(x: jax.Array, refusal: str) -> jax.Array:
     dims = [f"{{}}{d}" for d in range(x.ndim)]
     rule = " -> ".join(" ".join(dim.format(letter) for dim in dims) for letter in "xy")
     partitioned.def_partition(partition=partition, sharding_rule=rule)
+    name_partition(partition, f"{unsharded.__qualname__} {rule}")
     return partitioned(x)
 
 
