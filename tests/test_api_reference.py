@@ -16,6 +16,7 @@ NAMESPACES = (
     ".driver",
     ".optimizer",
     ".optimizer.qgt",
+    ".optimizer.solver",
     ".natural_gradient",
     ".distributed",
 )

@@ -59,8 +59,9 @@ def layer(explanation: Explanation, name: str) -> Layer:
 
 
 def test_rbm() -> None:
-    found = explained(nk.models.RBM(alpha=2, param_dtype=complex))
+    found = explained(nk.models.RBM(alpha=2, param_dtype=complex), linear_solver=nk.optimizer.solver.cholesky)
     assert found.matrix == "one complex Hermitian system of 24 unknowns"
+    assert found.solver == "cholesky"
     kernel, bias = layer(found, "Dense/kernel"), layer(found, "Dense/bias")
     assert kernel.form == "factors"
     assert kernel.found == "a product with 6 inputs and 12 outputs at one position"
@@ -79,6 +80,7 @@ def test_rbm() -> None:
             "a product with 6 inputs and 12 outputs at one position",
             "  visible_bias (6): rows of factors, 1.5e-05 GFLOP, 0.00256 MiB; "
             "a product with 6 inputs and one output at one position",
+            "solver: cholesky",
             "samples differentiated at once: 24",
         ]
     )

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
 from netket.jax.sharding import sharding_decorator
 
 AXIS = "S"
@@ -42,6 +43,14 @@ def on_each_device(
 def device() -> jax.Array:
     """The place of a device among all, in a function for :func:`on_each_device`."""
     return jax.lax.axis_index(AXIS)
+
+
+def replicated(array: jax.Array) -> jax.Array:
+    """An array that each device has as a whole; inside of :func:`on_each_device` the array itself."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty or mesh.manual_axes:
+        return array
+    return jax.lax.with_sharding_constraint(array, NamedSharding(mesh, PartitionSpec()))
 
 
 def exchanged(blocks: jax.Array) -> jax.Array:

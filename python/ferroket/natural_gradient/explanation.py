@@ -23,7 +23,7 @@ from ferroket.natural_gradient.log_derivatives import (
     uses_of,
 )
 from ferroket.natural_gradient.ntk import bytes_of_rows
-from ferroket.natural_gradient.solve import takes_complex
+from ferroket.natural_gradient.solve import in_words, takes_complex
 from ferroket.natural_gradient.structure import Network, Product, read
 
 
@@ -57,6 +57,8 @@ class Explanation:
     layers: list[Layer] = field(default_factory=list)
     matrix: str = ""
     """The matrix of the linear system, in words."""
+    solver: str = ""
+    """What solves it, and how the devices share that."""
     writes_jacobian: bool = False
     """Whether the Jacobian is written down: all rows, which the matrix of parameters is made of."""
     chunk_size: int | None = None
@@ -71,6 +73,7 @@ class Explanation:
             jacobian = "the Jacobian is made of them" if self.writes_jacobian else "no Jacobian"
             lines = [f"{self.path}: {jacobian}; {self.matrix}"]
             lines += [f"  {layer}" for layer in self.layers]
+            lines.append(f"solver: {self.solver}")
             lines.append(f"samples differentiated at once: {self.chunk_size}")
         return "\n".join(lines + [f"not faster, because {reason}" for reason in self.reasons])
 
@@ -115,7 +118,8 @@ def explain(driver: Any) -> Explanation:
         )
         return Explanation("NetKet", reasons=[reason])
     reasons = []
-    complex_solver = takes_complex(solver_of(driver)) and driver.proj_reg is None
+    solver = solver_of(driver)
+    complex_solver = takes_complex(solver) and driver.proj_reg is None
     network = read(*network_args, samples[0], None if complex_solver else False)
     n_components, is_holomorphic = components(network, driver.mode)
     side = n_samples * n_components if driver.use_ntk else n_unknowns(network, is_holomorphic)
@@ -142,7 +146,8 @@ def explain(driver: Any) -> Explanation:
             with_rows(layer, leaf, n_rows, side, is_holomorphic)
             for layer, leaf in zip(layers, network.leaves, strict=True)
         ]
-    return Explanation("factors", layers, matrix, not driver.use_ntk, chunk, reasons)
+    words = in_words(solver, side)
+    return Explanation("factors", layers, matrix, words, not driver.use_ntk, chunk, reasons)
 
 
 def layers_of(network: Network, n_samples: int, n_components: int) -> list[Layer]:

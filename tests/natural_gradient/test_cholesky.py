@@ -1,0 +1,352 @@
+"""Linear systems that devices share, against NumPy: the factorisation, fk.optimizer.solver, and the updates with it."""
+
+import json
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import netket as nk
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+import ferroket as fk
+from ferroket._compat.sharding import AXIS, is_out_of_reach
+from ferroket.natural_gradient import cholesky as kernel
+from ferroket.natural_gradient import solve as systems
+from ferroket.natural_gradient.cholesky import Blocks
+from ferroket.natural_gradient.ntk import log_derivatives_of, ntk
+from ferroket.natural_gradient.vmc_sr import update_by_ntk, update_by_qgt
+from mpi import START, run_alone, run_ranks
+
+thorough = pytest.mark.thorough
+solver = fk.optimizer.solver
+
+WELL, BADLY = 1e2, 1e13
+"""The quotients of the largest and the smallest eigenvalue."""
+
+
+def system(side: int, dtype: Any = float, condition: float = WELL) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(side)
+    basis = np.linalg.qr(rng.normal(size=(side, side)) + 1j * rng.normal(size=(side, side)))[0]
+    if not np.issubdtype(dtype, np.complexfloating):
+        basis = np.linalg.qr(basis.real)[0]
+    matrix = basis * np.geomspace(1, 1 / condition, side) @ basis.conj().T
+    right = rng.normal(size=side) + 1j * rng.normal(size=side)
+    right = right if np.issubdtype(dtype, np.complexfloating) else right.real
+    return ((matrix + matrix.conj().T) / 2).astype(dtype), right.astype(dtype)
+
+
+def indefinite(side: int, place: int) -> np.ndarray:
+    matrix = system(side)[0]
+    matrix[place, place] = -1e-3
+    return matrix
+
+
+def difference(found: Any, expected: Any) -> float:
+    """Relative."""
+    found, expected = (ravel_pytree(tree)[0] for tree in (found, expected))
+    return float(jnp.linalg.norm(found - expected) / jnp.linalg.norm(expected))
+
+
+def residual(matrix: np.ndarray, right: np.ndarray, solution: Any) -> float:
+    """The backward error."""
+    rest = np.linalg.norm(right - matrix @ np.asarray(solution))
+    return float(rest / (np.linalg.norm(matrix, 2) * np.linalg.norm(solution)))
+
+
+# The factorisation
+
+
+def on_devices(n_devices: int, matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The solution as devices find it, each of which is an element of a batch here."""
+    side = len(matrix)
+    fill = -side % n_devices
+    rows, padded = (np.pad(array, [(0, fill)] * array.ndim) for array in (matrix, right))
+    solve = jax.vmap(partial(kernel._solve_rows, side), (0, None), axis_name=AXIS)
+    found = jax.jit(solve)(rows.reshape(n_devices, -1, side + fill), padded)
+    return np.asarray(found).reshape(-1)[:side]
+
+
+@pytest.mark.parametrize("n_devices", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("side", [1, 5, 48, pytest.param(101, marks=thorough), pytest.param(500, marks=thorough)])
+def test_sizes(n_devices: int, side: int) -> None:
+    """Those that the devices, or their blocks, don't divide, and fewer rows than devices."""
+    matrix, right = system(side)
+    assert difference(on_devices(n_devices, matrix, right), np.linalg.solve(matrix, right)) < 1e-12
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(float, 1e-12), (complex, 1e-12), ("f4", 1e-4), ("c8", 1e-4)])
+def test_types(dtype: Any, tolerance: float) -> None:
+    matrix, right = system(90, np.dtype(dtype).type)
+    found = on_devices(4, matrix, right)
+    assert found.dtype == matrix.dtype
+    assert difference(found, np.linalg.solve(matrix, right)) < tolerance
+
+
+@pytest.mark.parametrize("n_steps", [2, 7, 16, 17, 40])
+@pytest.mark.parametrize("dtype", [float, pytest.param(complex, marks=thorough)])
+def test_steps(n_steps: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as are written one after the other, and more, in loops. Two devices, blocks of two rows or three."""
+    monkeypatch.setattr(kernel, "_ROWS", 1)
+    monkeypatch.setattr(kernel, "_STEPS", n_steps)
+    monkeypatch.setattr(kernel, "_SHARE", 1)
+    matrix, right = system(4 * n_steps + 2, dtype)
+    assert Blocks.of(2 * n_steps + 1, 2).n_rows == 3
+    for n_devices in (2, 3):
+        assert difference(on_devices(n_devices, matrix, right), np.linalg.solve(matrix, right)) < 1e-12
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_badly_conditioned(dtype: Any) -> None:
+    """What is left is of the order of NumPy's, whatever the condition is."""
+    matrix, right = system(200, dtype, BADLY)
+    theirs = residual(matrix, right, np.linalg.solve(matrix, right))
+    assert theirs < 1e-15
+    assert residual(matrix, right, on_devices(4, matrix, right)) < 5 * max(theirs, 1e-16)
+
+
+@pytest.mark.parametrize("place", [0, 40, 99])
+@pytest.mark.parametrize("value", [-1e-3, np.nan])
+def test_not_positive_definite(place: int, value: float) -> None:
+    """Or not a number, wherever it is."""
+    matrix, right = system(100)
+    matrix[place, place] = value
+    assert np.isnan(on_devices(3, matrix, right)).all()
+    matrix, right = system(100)
+    right[place] = np.nan
+    assert np.isnan(on_devices(3, matrix, right)).all()
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_devices", "length", "n_steps"),
+    [(1, 8, 1, 1), (15, 2, 15, 1), (64, 2, 16, 4), (512, 8, 32, 16), (2048, 2, 128, 16), (1024, 64, 23, 45)],
+)
+def test_blocks(n_rows: int, n_devices: int, length: int, n_steps: int) -> None:
+    blocks = Blocks.of(n_rows, n_devices)
+    assert (blocks.n_rows, blocks.n_steps) == (length, n_steps)
+    stages = blocks.stages()
+    assert len(stages) == min(n_steps, 16)
+    assert [step for stage in stages for step in range(*stage)] == list(range(n_steps))
+
+
+# Its public face
+
+
+def test_trees() -> None:
+    matrix, right = system(7)
+    tree = {"a": jnp.asarray(right[:4]).reshape(2, 2), "b": jnp.asarray(right[4:])}
+    for solve in (solver.cholesky, solver.cg):
+        found, _ = solve(jnp.asarray(matrix), tree, x0=tree)
+        assert jax.tree.map(jnp.shape, found) == {"a": (2, 2), "b": (3,)}
+        assert difference(found, jnp.linalg.solve(matrix, right)) < 1e-9
+        again, _ = solve()(jnp.asarray(matrix), tree)  # as NetKet's, of which arguments make another solver
+        assert difference(again, found) < 1e-9
+
+
+def test_operators() -> None:
+    """A quantum geometric tensor."""
+    state = nk.vqs.MCState(nk.sampler.MetropolisLocal(nk.hilbert.Spin(0.5, 4), n_chains=16), nk.models.RBM(alpha=1))
+    tensor = fk.optimizer.qgt.quantum_geometric_tensor(state, diag_shift=0.1)
+    right = jax.tree.map(jnp.ones_like, state.parameters)
+    expected = np.linalg.solve(tensor.to_dense(), ravel_pytree(right)[0])
+    for solve in (solver.cholesky, solver.cg):
+        assert difference(solve(tensor, right)[0], expected) < 1e-9
+
+
+def test_types_of_the_sides() -> None:
+    """That of a real matrix and a complex vector."""
+    matrix, _ = system(6)
+    right = system(6, complex)[1]
+    for solve in (solver.cholesky, solver.cg):
+        assert difference(solve(jnp.asarray(matrix), jnp.asarray(right))[0], np.linalg.solve(matrix, right)) < 1e-9
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_conjugate_gradients(dtype: Any) -> None:
+    matrix, right = (jnp.asarray(array) for array in system(60, dtype))
+    expected = np.linalg.solve(matrix, right)
+    found, info = solver.cg(matrix, right)
+    assert difference(found, expected) < 1e-8
+    assert info["residual"] < np.finfo(float).eps ** (2 / 3)
+    for tol in (1e-2, 1e-6):
+        found, info = solver.cg(tol=tol)(matrix, right)
+        assert tol / 100 < info["residual"] <= tol
+        np.testing.assert_allclose(info["residual"], jnp.linalg.norm(right - matrix @ found) / jnp.linalg.norm(right))
+    assert solver.cg(matrix, right, x0=expected, maxiter=0)[1]["residual"] < 1e-14
+    assert solver.cg(matrix, right, maxiter=0)[1]["residual"] == 1
+    assert solver.cg(matrix, right, maxiter=3)[1]["residual"] > 1e-3
+    assert solver.cg(matrix, 0 * right)[1]["residual"] == 0
+    matrix, right = (jnp.asarray(array) for array in system(60, np.complex64 if dtype is complex else np.float32))
+    assert solver.cg(matrix, right)[1]["residual"] < 1e-4
+
+
+FALLBACK = getattr(nk.optimizer.solver, "nan_fallback", None)
+with_fallback = pytest.mark.skipif(FALLBACK is None, reason="NetKet 3.20 has no fallback")
+
+
+@with_fallback
+def test_takes_complex() -> None:
+    assert FALLBACK is not None
+    pinv = nk.optimizer.solver.pinv_smooth
+    assert systems.takes_complex(solver.cholesky)
+    assert systems.takes_complex(solver.cg(tol=1e-3))
+    assert systems.takes_complex(FALLBACK(solver.cholesky, pinv(rtol=1e-3)))
+    assert not systems.takes_complex(FALLBACK(solver.cholesky, jnp.linalg.solve))
+    assert not systems.takes_complex(jnp.linalg.solve)
+
+
+# On several devices
+
+
+def sharded(array: np.ndarray) -> jax.Array:
+    return nk.jax.sharding.distribute_to_devices_along_axis(array)
+
+
+SIDES = {"fewer than devices": 3, "not divided": 150, "divided": 240}
+
+
+def solutions() -> dict[str, np.ndarray]:
+    """Of systems that several devices share."""
+    found = {}
+    for name, side in SIDES.items():
+        for dtype in (float, complex):
+            matrix, right = system(side, dtype)
+            matrix = sharded(matrix) if name == "divided" else jnp.asarray(matrix)
+            for solve in (solver.cholesky, solver.cg):
+                found[f"{name}, {dtype.__name__}, {solve.__name__}"] = solve(matrix, jnp.asarray(right))[0]
+    right = jnp.asarray(system(240)[1])
+    found["indefinite"] = solver.cholesky(sharded(indefinite(240, 200)), right)[0]
+    if FALLBACK is not None:
+        both = FALLBACK(solver.cholesky, nk.optimizer.solver.pinv_smooth)
+        for name, matrix in (("fallback", indefinite(240, 200)), ("no fallback", system(240)[0])):
+            found[name], info = both(sharded(matrix), right)
+            assert bool(info["solver_fallback"]) == (name == "fallback")
+    return {name: np.asarray(value) for name, value in found.items()}
+
+
+def check(found: Any) -> None:
+    """What :func:`solutions` gives."""
+    for name, side in SIDES.items():
+        for dtype in (float, complex):
+            expected = np.linalg.solve(*system(side, dtype))
+            assert difference(found[f"{name}, {dtype.__name__}, cholesky"], expected) < 1e-12
+            assert difference(found[f"{name}, {dtype.__name__}, cg"], expected) < 1e-8
+    assert np.isnan(found["indefinite"]).all()
+    if FALLBACK is not None:
+        right = system(240)[1]
+        assert difference(found["fallback"], np.linalg.solve(indefinite(240, 200), right)) < 1e-9
+        assert difference(found["no fallback"], np.linalg.solve(system(240)[0], right)) < 1e-12
+
+
+def script(what: str, results: Path) -> str:
+    """Saves what a function of this file gives, in a process that imports it."""
+    path = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+    return f"""{START}
+import sys
+sys.path[:0] = {path}
+import numpy as np
+import {Path(__file__).stem} as tests
+found = tests.{what}()
+if info.rank == 0:
+    np.savez({str(results)!r}, **found)
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.quick("2")
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 8], ids=str)
+def test_on_ranks(n: int, tmp_path: Path) -> None:
+    results = tmp_path / "solutions.npz"
+    job = run_ranks(script("solutions", results), n, timeout=250, JAX_DISABLE_MOST_OPTIMIZATIONS="1")
+    assert job.returncode == 0, job.stdout + job.stderr
+    check(np.load(results))
+
+
+SAMPLES, SITES = 64, 6
+MODELS = {"holomorphic": nk.models.RBM(alpha=3, param_dtype=complex), "real": nk.models.RBM(alpha=3, param_dtype=float)}
+UPDATES = {"on the fly": update_by_ntk, "by parameters": update_by_qgt}
+CASES = [("on the fly", "holomorphic", "cholesky"), ("by parameters", "real", "cholesky_with_fallback")]
+if FALLBACK is None:
+    CASES = [case for case in CASES if case[2] == "cholesky"]
+
+
+def arguments(model: Any) -> tuple[Any, ...]:
+    hilbert = nk.hilbert.Spin(0.5, SITES)
+    samples = hilbert.random_state(jax.random.key(1), SAMPLES)
+    variables = model.init(jax.random.key(2), samples)
+    variables = jax.tree.map(lambda leaf: leaf + 0.2 * jnp.arange(leaf.size).reshape(leaf.shape) / leaf.size, variables)
+    energies = np.random.default_rng(3).normal(size=(2, SAMPLES))
+    energies, samples = map(sharded, (energies[0] + 1j * energies[1], np.asarray(samples)))
+    return model.apply, energies, variables["params"], {}, samples
+
+
+def updates() -> dict[str, np.ndarray]:
+    """With NetKet's solvers as they are, and with those that devices share in their place."""
+    found = {}
+    for shared_from in (1, SAMPLES * SAMPLES):
+        systems.SHARED_FROM = shared_from
+        jax.clear_caches()
+        for kind, name, default in CASES:
+            settings = {"diag_shift": 1e-2, "mode": "real" if name == "real" else "complex"}
+            solve = getattr(nk.optimizer.solver, default)
+            tree = UPDATES[kind](*arguments(MODELS[name]), solver_fn=solve, **settings)[0]
+            found[f"{kind}, {name}, {default}, {shared_from}"] = np.asarray(ravel_pytree(tree)[0])
+    return found
+
+
+def in_one_process() -> dict[str, np.ndarray]:
+    """Of four devices: all of it, and no device has all of the matrix."""
+    assert jax.device_count() == 4
+    found = updates()
+    systems.SHARED_FROM = 1
+    kernel._ROWS = 4  # so that a panel isn't all of the matrix
+    jax.clear_caches()
+    settings = {"diag_shift": 1e-2, "solver_fn": nk.optimizer.solver.cholesky, "mode": "real"}
+    compiled = update_by_ntk.lower(*arguments(MODELS["real"]), **settings).compile().as_text()
+    assert re.search(rf"\[{SAMPLES // 4},(1,)?{SAMPLES}[,\]]", compiled)
+    assert not re.search(rf"\[{SAMPLES},(1,)?{SAMPLES}[,\]]", compiled)
+    words = [systems.in_words(solver, side) for solver, side in WORDS]
+    return {**found, **solutions(), "words": np.array(json.dumps(words))}
+
+
+WORDS = [
+    (nk.optimizer.solver.cholesky, 9),
+    (nk.optimizer.solver.cholesky, 0),
+    (nk.optimizer.solver.pinv_smooth(rtol=1e-3), 9),
+    (solver.cholesky, 0),
+    (solver.cg(tol=1e-3), 9),
+]
+
+
+@pytest.mark.skipif(is_out_of_reach(), reason="JAX 0.7 shares no updates")
+def test_on_four_devices(tmp_path: Path) -> None:
+    results = tmp_path / "updates.npz"
+    flags = "--xla_force_host_platform_device_count=4"
+    job = script("in_one_process", results).replace("fk.initialize()", "fk.runtime_info()")
+    run_alone(job, timeout=250, XLA_FLAGS=flags, JAX_DISABLE_MOST_OPTIMIZATIONS="1").ok()
+    found = np.load(results)
+    check(found)
+    theirs = [name for name in found.files if name.endswith(f", {SAMPLES * SAMPLES}")]
+    assert len(theirs) == len(CASES)
+    for name in theirs:
+        ours = name.replace(f", {SAMPLES * SAMPLES}", ", 1")
+        assert 0 < difference(found[ours], found[name]) < 1e-11, name
+    assert json.loads(str(found["words"])) == [
+        "fk.optimizer.solver.cholesky in the place of cholesky: 4 devices share the matrix",
+        "cholesky, on each device: fewer than 1 unknowns aren't worth sharing",
+        "pinv_smooth, on each device: it doesn't share the matrix",
+        "fk.optimizer.solver.cholesky: 4 devices share the matrix",
+        "fk.optimizer.solver.cg: 4 devices share the matrix",
+    ]
+
+
+def test_ntk_is_hermitian() -> None:
+    """So that one half of it is enough."""
+    log_psi, _, parameters, state, samples = arguments(MODELS["holomorphic"])
+    rows = log_derivatives_of(log_psi, parameters, state, samples, mode="complex")
+    matrix = np.asarray(ntk(rows)).reshape(SAMPLES, SAMPLES)
+    assert np.abs(matrix - matrix.conj().T).max() < 1e-14 * np.abs(matrix).max()
