@@ -197,6 +197,25 @@ def oversubscription(
 
 
 @bench.command()
+def scaling(
+    json: Json = None,
+    plot: Plot = None,
+    cases: Cases = "Heisenberg 10×10, RBM α=1",
+    ranks: Annotated[
+        str, typer.Option(help="Numbers of ranks, with commas between them; 1 is one of them.")
+    ] = "1,2,4,8",
+    batch: Batch = 4096,
+    rounds: Rounds = 1,
+    peer: Annotated[bool, typer.Option(help="Whether NetKet has its turn, too.")] = True,
+) -> None:
+    """What a step of VMC_SR and its parts cost on more and more ranks: time, work, messages and memory."""
+    from ferroket.bench import scaling
+
+    counts = [int(count) for count in ranks.split(",")]
+    _show(scaling.run(cases=cases, ranks=counts, batch=batch, rounds=rounds, peer=peer), json, plot)
+
+
+@bench.command()
 def startup(
     json: Json = None,
     plot: Plot = None,

@@ -46,15 +46,3 @@ def test_slow_functions_are_called_a_few_times_a_turn(clock, seconds, a_turn):
 
     assert timing.paired({"slow": slow}, rounds=2, warmup=1) == {"slow": pytest.approx(seconds)}
     assert len(calls) == 1 + 2 * a_turn
-
-
-def test_the_number_of_calls_depends_on_the_time_of_one(clock):
-    calls = []
-
-    def call():
-        calls.append(len(calls))
-        clock[0] += 10.0 if len(calls) == 1 else len(calls)
-
-    # One call to warm up, one to see how long it takes, and those that count: the third to the fifth.
-    assert timing.repeated(call, lambda one: round(one) + 1) == pytest.approx(4.0)
-    assert calls == [0, 1, 2, 3, 4]

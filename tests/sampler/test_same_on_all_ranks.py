@@ -45,13 +45,15 @@ if info.rank == 0:
     print("FOUND", json.dumps(found))
 """
 COLLECTIVES = """
+from ferroket.distributed.programs import is_marker
 model = state._model
 plan = chains.plan(sampler, model, state.variables)
 arguments = (sampler.replace(rule=plan.rule), plan.ansatz, model, state.variables, state.sampler_state, 3, False)
 program = chains._in_rust.lower(*arguments).compile().as_text()
 assert "ferroket_chains_jastrow" in program or "ferroket_chains_rbm" in program
 names = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")
-found["collectives"] = [name for name in names if name in program]
+lines = [line for line in program.splitlines() if not is_marker(line)]
+found["collectives"] = [name for name in names if any(f" {name}(" in line for line in lines)]
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     found["chains"] = fk.sampler.MetropolisLocal(free, n_chains=10).n_chains

@@ -118,10 +118,6 @@ def sampled_model_of(vstate: MCState) -> tuple[Any, Any]:
     return vstate._sampler_model, vstate._sampler_variables
 
 
-STEP_TIMERS = ("MCState.sample", "MCState.local_estimators")
-"""The timers of sampling and of local energies, inside of a step of ``VMC_SR``: names of functions."""
-
-
 # Samplers
 
 HamiltonianRule = HamiltonianRuleBase

@@ -19,7 +19,7 @@ from ferroket.bench.beside import all_cores, two_ranks
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.hamiltonians import fermi_hubbard, heisenberg, ising
 from ferroket.bench.report import Report, Row
-from ferroket.bench.timing import on_one_core, paired, seconds
+from ferroket.bench.timing import on_cores, paired, seconds
 from ferroket.distributed import affinity
 from ferroket.operator import accelerate
 
@@ -225,8 +225,8 @@ def _flops(batch: int, rounds: int, name: str) -> Iterator[Row]:
     model = nk.models.RBM(alpha=4)
     setup = _Setup(heisenberg(total_sz=0), model, batch)
     call = setup.ours_call()
-    times = paired({OURS: partial(on_one_core, call)}, rounds=rounds)
+    times = paired({OURS: partial(on_cores, call, 1)}, rounds=rounds)
     operations = 3 * (len(setup.connected()) - batch) * model.alpha * setup.x.shape[-1]
     rates: list[float] = []
-    on_one_core(lambda: rates.extend(_lib.fma_rate() for _ in range(rounds)))
+    on_cores(lambda: rates.extend(_lib.fma_rate() for _ in range(rounds)), 1)
     yield Row(name, times, limits={_PEAK: operations / float(np.median(rates))})

@@ -12,7 +12,7 @@ import numpy as np
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.hamiltonians import CASES, heisenberg
 from ferroket.bench.report import Report, Row
-from ferroket.bench.timing import on_one_core, paired
+from ferroket.bench.timing import on_cores, paired
 from ferroket.distributed import affinity
 from ferroket.operator import accelerate
 
@@ -108,7 +108,7 @@ def _cores(batch: int, rounds: int, name: str) -> Iterator[Row]:
         for _ in range(_CALLS):
             call()
 
-    times = paired({OURS: calls, _ONE_CORE: partial(on_one_core, calls)}, rounds=rounds)
+    times = paired({OURS: calls, _ONE_CORE: partial(on_cores, calls, 1)}, rounds=rounds)
     yield Row(name, times, bars={_ONE_CORE: _CORES_BAR})
 
 

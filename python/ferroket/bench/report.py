@@ -73,7 +73,7 @@ class Report:
         for row in rows:
             times = [row.seconds.get(name) for name in [self.ours, *peers]] + [row.limits.get(name) for name in limits]
             ratios = [_ratio(self.ratios(row).get(peer), row.bars.get(peer)) for peer in peers]
-            table.add_row(row.case, *map(_time, times), *ratios)
+            table.add_row(row.case, *map(time_text, times), *ratios)
         console.print(table)
         for row in rows:
             if row.notes:
@@ -148,7 +148,8 @@ def machine() -> dict[str, Any]:
     }
 
 
-def _time(value: float | None) -> str:
+def time_text(value: float | None) -> str:
+    """Seconds as a reader wants them; nothing for None."""
     if value is None:
         return ""
     return next(

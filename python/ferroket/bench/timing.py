@@ -3,9 +3,11 @@
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ferroket.distributed import affinity
+
+T = TypeVar("T")
 
 
 def paired(
@@ -38,22 +40,6 @@ def paired(
     return {name: statistics.median(times) for name, times in measured.items()}
 
 
-def repeated(call: Callable[[], Any], times: Callable[[float], int], *, warmup: int = 1) -> float:
-    """Times a function alone.
-
-    Args:
-        call: returns when its work is done.
-        times: how many calls are to be timed, given the seconds of one; at least 1.
-        warmup: calls before anything is counted, at least one besides.
-
-    Returns:
-        The median time of a call, in seconds.
-    """
-    for _ in range(warmup):
-        call()
-    return statistics.median([seconds(call) for _ in range(times(seconds(call)))])
-
-
 def seconds(call: Callable[[], Any]) -> float:
     """The time of a call, in seconds."""
     start = time.perf_counter()
@@ -61,11 +47,16 @@ def seconds(call: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def on_one_core(call: Callable[[], Any]) -> None:
-    """Calls a function while the process may only use the first of its cores."""
+def on_cores(call: Callable[[], T], count: int) -> T:
+    """Calls a function while the process, and what it starts, may only use the first of its cores.
+
+    Args:
+        call: the function.
+        count: so many; all where there are fewer.
+    """
     allowed = affinity.allowed()
-    affinity.bind(allowed[:1])
+    affinity.bind(allowed[:count])
     try:
-        call()
+        return call()
     finally:
         affinity.bind(allowed)

@@ -11,12 +11,12 @@ import numpy as np
 
 from ferroket.bench import jobs
 from ferroket.bench.cases import run as run_cases
+from ferroket.bench.costs import PARTS
 from ferroket.bench.report import Report, Row, figure_of
 from ferroket.bench.states import CASES, CHAINS, STEPS, Case
 from ferroket.bench.updates import Options, text_of
 
 OURS, NETKET = "Ferroket", "NetKet"
-PARTS = ("sampling", "local energy", "update", "rest")
 ALONE = "update alone"
 SETTINGS, MEMORY = "NetKet's settings", "memory of its update"
 _LIBRARIES = {OURS: "ferroket", NETKET: "netket"}
@@ -91,14 +91,17 @@ def _case(name: str, case: Case, ranks: int, batch: int, rounds: int, title: str
     tried = jobs.run("settings", ranks, name, str(batch), str(_TRIED), timeout=_TIMEOUT)
     fastest: Options = min(tried, key=lambda setting: setting["seconds"])["options"]
     options = {OURS: json.dumps({}), NETKET: json.dumps(fastest)}
-    measured: dict[str, list[dict[str, float]]] = {contender: [] for contender in _LIBRARIES}
+    measured: dict[str, list[dict[str, Any]]] = {contender: [] for contender in _LIBRARIES}
     for _ in range(rounds):
         for contender, library in _LIBRARIES.items():
             arguments = (name, library, str(batch), str(_STEPS), options[contender])
             measured[contender].append(jobs.run("step", ranks, *arguments, timeout=_TIMEOUT))
 
     def row(title: str, part: str, bar: float | None = None, notes: dict[str, str] | None = None) -> Row:
-        seconds = {contender: float(np.median([job[part] for job in jobs_])) for contender, jobs_ in measured.items()}
+        seconds = {
+            contender: float(np.median([job[part]["seconds"] for job in jobs_]))
+            for contender, jobs_ in measured.items()
+        }
         return Row(title, seconds, bars={NETKET: bar} if ranks == 1 and bar is not None else {}, notes=notes or {})
 
     notes = {"samples": str(batch), SETTINGS: text_of(fastest)}

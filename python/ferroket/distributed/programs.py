@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,8 @@ def end_if_ranks_differ(rank: int, hosts: Sequence[str]) -> None:
 
 def _end_after_difference(rank: int, hosts: Sequence[str]) -> None:
     place = _lib.wait_for_difference()
+    with suppress(Exception):  # closed, or somebody's own
+        sys.stdout.flush()
     store = coordination_client()
     store.key_value_set(f"{_FOLDER}{rank}", json.dumps([place, python_stacks()]))
     time.sleep(_OTHERS)

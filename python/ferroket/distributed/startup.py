@@ -11,8 +11,9 @@ coordinator instead, which comes first then.
 import atexit
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -299,6 +300,9 @@ def _end_together(
     def end() -> None:
         if os.getpid() != process:  # a fork of this rank isn't one
             return
+        # What the script has printed isn't lost if another rank ends the job.
+        with suppress(Exception):  # closed, or somebody's own
+            sys.stdout.flush()
         if watchdog:
             watchdog.script_ended()
         try:

@@ -8,7 +8,6 @@ from functools import partial
 
 import ferroket as fk
 from ferroket.bench.jobs import report
-from ferroket.bench.timing import repeated
 
 # A measurement ends after so many seconds, but not before so many calls.
 LONG, LEAST = 4.0, 1
@@ -18,6 +17,7 @@ def main() -> None:
     """Measures, and reports ``[{"options": those of VMC_SR, "seconds": the median of several updates}, …]``."""
     info = fk.initialize()
 
+    from ferroket.bench.costs import repeated
     from ferroket.bench.states import CASES, STEPS
     from ferroket.bench.updates import calls_within, driver_of, last_update, settings_for
 
@@ -26,7 +26,7 @@ def main() -> None:
     state, operator = (CASES | STEPS)[name].state("ferroket", int(n_samples))
     times = partial(calls_within, LONG, least=LEAST, most=int(most))
     found = [
-        {"options": options, "seconds": repeated(last_update(driver_of(state, operator, options)), times)}
+        {"options": options, "seconds": repeated(last_update(driver_of(state, operator, options)), times).seconds}
         for options in settings_for(state.n_parameters)
     ]
     if info.rank == 0:

@@ -1,37 +1,35 @@
-"""Times steps of VMC_SR and their parts.
+"""Measures what steps of VMC_SR and their parts cost.
 
 Arguments: the name of a case of ``ferroket.bench.states``; "ferroket" or "netket"; how many samples; how many steps;
 the settings of VMC_SR, as JSON.
 """
 
-import itertools
 import json
-import statistics
 import sys
-import time
-from collections import defaultdict
-from functools import partial
-from typing import Any
 
 import ferroket as fk
 from ferroket.bench.jobs import report
-from ferroket.bench.timing import repeated
 
 WARMUP = 2
 # A measurement ends after so many seconds, but not before so many steps.
 LONG, LEAST = 8.0, 2
-_UPDATE = "ferroket.bench: update"
 
 
 def main() -> None:
-    """Measures, and reports the seconds of a step, of its parts and of the update alone, each the median of several."""
+    """Measures, and reports the costs of a step, of its parts and of the update alone, each the median of several.
+
+    That is ``{part: {"seconds": ..., "cpu": ..., ...}}``, the fields of :class:`ferroket.bench.costs.Cost` over all
+    ranks, and ``{"memory": bytes}``, the most that a rank has had.
+    """
     info = fk.initialize()
     import jax
-    from netket.utils import timing
+    import numpy as np
+    from jax.experimental import multihost_utils
 
-    from ferroket._compat.netket import STEP_TIMERS
+    from ferroket.bench.costs import Cost, Costs, of_steps, over_ranks, repeated
     from ferroket.bench.states import CASES, STEPS
-    from ferroket.bench.updates import LastUpdate, Update, calls_within, driver_of, wrapped
+    from ferroket.bench.updates import LastUpdate, calls_within, driver_of, wrapped
+    from ferroket.bench.workers.memory import peak
 
     name, library, n_samples, most, options = sys.argv[1:]
     if library == "ferroket":
@@ -40,47 +38,26 @@ def main() -> None:
     if library == "ferroket" and name in CASES:
         assert fk.sampler.explain(state).path == "chains in Rust"
     driver = driver_of(state, operator, json.loads(options))
-    ends: list[dict[str, float]] = []
-    last_update = LastUpdate()
-
-    def timed(update: Update) -> Update:
-        return timing.timed(last_update.noted(update), name=_UPDATE)
+    costs, totals, last_update = Costs(), list[dict[str, Cost]](), LastUpdate()
 
     def callback(*_: object) -> bool:
         jax.block_until_ready(state.parameters)
-        ends.append({**totals(timer), "step": time.perf_counter()})
+        totals.append(costs.totals())
         return True
 
-    # In this scope NetKet waits for the result of each part.
-    with timing.timed_scope(force=True) as timer, wrapped(timed):
+    with wrapped(last_update.noted), costs.of_parts():
         driver.run(WARMUP, callback=callback, show_progress=False)
-        steps = calls_within(LONG, ends[-1]["step"] - ends[-2]["step"], least=LEAST, most=int(most))
-        ends.clear()
+        one = totals[-1]["step"].since(totals[-2]["step"]).seconds
+        steps = calls_within(LONG, one, least=LEAST, most=int(most))
+        totals.clear()
         callback()
         driver.run(steps, callback=callback, show_progress=False)
-
-    found: dict[str, list[float]] = {part: [] for part in ("step", "sampling", "local energy", "update", "rest")}
-    for before, after in itertools.pairwise(ends):
-        step, sampling, local_energy, update = (after[it] - before[it] for it in ("step", *STEP_TIMERS, _UPDATE))
-        # Samples are drawn when they are first needed, which is for the local energies.
-        parts = (step, sampling, local_energy - sampling, update, step - local_energy - update)
-        for part, took in zip(found, parts, strict=True):
-            found[part].append(took)
-    medians = {part: statistics.median(times) for part, times in found.items()}
-    times = partial(calls_within, LONG / 2, least=LEAST, most=int(most))
-    medians["update alone"] = repeated(last_update, times)
+    found = of_steps(totals)
+    found["update alone"] = repeated(last_update, lambda one: calls_within(LONG / 2, one, least=LEAST, most=int(most)))
+    over_all = {part: over_ranks(cost)._asdict() for part, cost in found.items()}
+    memory = int(np.max(multihost_utils.process_allgather(np.array(peak()))))
     if info.rank == 0:
-        report(medians)
-
-
-def totals(timer: Any) -> dict[str, float]:
-    """The seconds of all timers within a timer of NetKet's, by name."""
-    found: dict[str, float] = defaultdict(float)
-    for name, inner in timer.sub_timers.items():
-        found[name] += inner.total
-        for inner_name, total in totals(inner).items():
-            found[inner_name] += total
-    return found
+        report({**over_all, "memory": memory})
 
 
 if __name__ == "__main__":
