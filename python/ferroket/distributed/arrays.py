@@ -124,14 +124,19 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
 
     Args:
         path: The file, in a folder that exists. One that is there already is replaced.
-        tree: A pytree of arrays, however they are spread. The format is that of :func:`flax.serialization.to_bytes`.
+        tree: A pytree of arrays, however they are spread, or anything else that Flax serializes, such as a state or a
+            driver of NetKet's. The format is that of :func:`flax.serialization.to_bytes`.
 
     Raises:
         OSError: The file can't be written; raised on every rank.
     """
+    import jax
     from flax import serialization
 
-    data, error = serialization.to_bytes(gather(tree)), None
+    parts = serialization.to_state_dict(tree)
+    # Numbers stay numbers: a state of NetKet's gets its n_samples back.
+    parts = jax.tree.map(lambda part: gather(part) if isinstance(part, jax.Array) else part, parts)
+    data, error = serialization.msgpack_serialize(parts), None
     if is_main():
         try:
             _write(Path(path), data)
@@ -145,16 +150,15 @@ def load(path: str | os.PathLike[str], like: Any) -> Any:
 
     Args:
         path: The file.
-        like: A pytree of the same structure, with arrays of the same shapes.
+        like: What has the same structure, and arrays of the same shapes: a pytree, a state, a driver.
 
     Returns:
-        The tree, its leaves spread over devices as those of ``like`` are; :class:`numpy.ndarray` where those are.
+        The same with what was saved, spread over devices as ``like`` is; :class:`numpy.ndarray` where that has them.
 
     Raises:
         OSError: The file can't be read; raised on every rank.
         ValueError: It holds another structure, or other shapes; raised on every rank.
     """
-    import jax
     from flax import serialization
 
     data, error = b"", None
@@ -164,20 +168,29 @@ def load(path: str | os.PathLike[str], like: Any) -> Any:
         except OSError as failure:
             error = failure
     _raise_everywhere(error)
-    found = serialization.from_bytes(like, _broadcast(data))
+    parts = serialization.msgpack_restore(_broadcast(data))
+    return serialization.from_state_dict(like, _placed(parts, serialization.to_state_dict(like), str(path)))
 
-    def placed(where: Any, model: Any, value: Any) -> Any:
-        value = np.asarray(value)
-        if value.shape != np.shape(model):
-            name = jax.tree_util.keystr(where)
-            raise ValueError(
-                f"{str(path)!r} has an array of shape {value.shape} at {name}, but `like` has one of {np.shape(model)}"
-            )
-        if isinstance(model, jax.Array):
-            return jax.make_array_from_callback(value.shape, model.sharding, value.__getitem__)
-        return value
 
-    return jax.tree_util.tree_map_with_path(placed, like, found)
+def _placed(part: Any, model: Any, path: str, where: str = "") -> Any:
+    """What a file has, with its arrays spread as those of the model are."""
+    import jax
+
+    if isinstance(part, dict) and isinstance(model, dict):
+        return {
+            key: _placed(inner, model[key], path, f"{where}[{key!r}]") if key in model else inner
+            for key, inner in part.items()
+        }
+    if isinstance(part, dict) or isinstance(model, dict):
+        return part  # Flax says what is wrong, if anything is
+    if model is not None and np.shape(part) != np.shape(model):
+        raise ValueError(
+            f"{path!r} has an array of shape {np.shape(part)} at {where}, but `like` has one of {np.shape(model)}: "
+            "make it with the sizes of what was saved, such as n_chains"
+        )
+    if isinstance(model, jax.Array):
+        return jax.make_array_from_callback(model.shape, model.sharding, np.asarray(part).__getitem__)
+    return np.asarray(part) if isinstance(model, np.ndarray) else part
 
 
 def _sharding(spec: Any) -> Any:

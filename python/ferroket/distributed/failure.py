@@ -62,12 +62,26 @@ def end_job_with_this_rank(group: ProcessGroup, who: str) -> None:
 def watch(ranks: list[tuple[str, tuple[int, int]]]) -> None:
     """Starts a process that says so if a rank of this node is killed, and ends with them.
 
+    Where there are no more file descriptors or processes for it, the job goes on without, after a warning.
+
     Args:
         ranks: the name of each rank of the node, and the address of its beacon.
     """
     global _watcher  # noqa: PLW0603 - kept, so that it isn't taken for one that nobody waits for
     if not ranks:
         return
+    try:
+        _watcher = _start_watcher(ranks)
+    except OSError as error:
+        print(
+            f"ferroket: {ranks[0][0]} can't start the process that watches the ranks of its node: {error}. The job "
+            "goes on without it: nobody says which rank it is if one is killed. Raise `ulimit -n` or `ulimit -u`",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _start_watcher(ranks: list[tuple[str, tuple[int, int]]]) -> subprocess.Popen[bytes]:
     found = _lib.find_ranks(ranks)
     descriptors = [found.events, *(descriptor for _, _, *both in found.ranks for descriptor in both)]
     program = f"from ferroket import _lib; _lib.watch_ranks({found.events}, {found.ranks!r}, {found.oom_kills})"
@@ -79,7 +93,7 @@ def watch(ranks: list[tuple[str, tuple[int, int]]]) -> None:
         if console := _lib.launcher_console():
             with contextlib.suppress(OSError):
                 stderr = stack.enter_context(console.open("ab", buffering=0))
-        _watcher = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-c", program],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

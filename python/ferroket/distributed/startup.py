@@ -210,7 +210,7 @@ def _deadline(launcher: _lib.Launcher) -> _lib.Deadline:
 def _agree(group: ProcessGroup, settings: dict[str, str], own_gpus: Gpus, problem: str | None) -> list[_Report]:
     """Exchanges the ranks' reports, and raises on every rank what went wrong on one."""
     settings = {**settings, **info.versions(), "the platform that JAX computes on": own_gpus.platform or "cpu"}
-    report = _Report(settings, this_node(), affinity.allowed(), own_gpus, _lib.Beacon().address, problem)
+    report = _Report(settings, this_node(), affinity.allowed(), own_gpus, _beacon(), problem)
     reports = group.allgather(report)
     for rank, other in enumerate(reports):
         if other.problem:
@@ -223,6 +223,14 @@ def _agree(group: ProcessGroup, settings: dict[str, str], own_gpus: Gpus, proble
                     f"({other.node.hostname}). Give every rank the same environment"
                 )
     return reports
+
+
+def _beacon() -> tuple[int, int] | None:
+    """Where this rank's beacon is; None for one that can't be watched."""
+    try:
+        return _lib.Beacon().address
+    except OSError:  # no file descriptor is left
+        return None
 
 
 def _bind(reports: list[_Report], rank: int, mode: str) -> tuple[tuple[affinity.Cores, ...], str]:
