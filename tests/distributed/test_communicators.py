@@ -294,3 +294,34 @@ def test_a_mesh_that_the_script_has_set() -> None:
     assert int(total) == 6
     """
     run_ranks(PRELUDE + textwrap.dedent(body) + END, 4).ok()
+
+
+@pytest.mark.mpi
+def test_threads_that_need_new_groups_at_once() -> None:
+    """Rank 0 is in the groups of both threads, each other rank in those of one; each group is new."""
+    job = run_ranks(
+        PRELUDE
+        + """
+from concurrent.futures import ThreadPoolExecutor
+
+def totals(groups):
+    found = []
+    for group in groups:
+        if rank in group:
+            mesh = Mesh(np.array([devices[r] for r in group]), ("s",))
+            _, x = array(mesh, P("s"), (2,))
+            for count in range(20):
+                f = lambda x: lax.psum(lax.psum(x, "s") * count, "s")
+                found.append(float(own(run(f, mesh, P("s"), x))[0]))
+    return float(sum(found))
+
+with ThreadPoolExecutor(2) as threads:
+    print(list(threads.map(totals, [[(0, 1), (1, 0)], [(0, 2), (2, 0)]])))
+"""
+        + END,
+        3,
+        timeout=120,
+    )
+    total = 2 * 6.0 * sum(range(20))
+    expected = [(total, total), (total, 0.0), (0.0, total)]
+    assert sorted(job.ok().lines()) == sorted(f"[{one}, {other}]" for one, other in expected), job.stdout

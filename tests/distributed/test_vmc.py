@@ -2,11 +2,12 @@
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mpi import FAST_COMPILATION, PREFIXES, Finished, run_alone, run_ranks
+from mpi import FAST_COMPILATION, FULL, PREFIXES, Finished, run_alone, run_ranks
 
 pytestmark = pytest.mark.mpi
 
@@ -65,6 +66,18 @@ def test_four_ranks_agree_with_one_process(alone: np.ndarray) -> None:
     np.testing.assert_allclose(
         energies(run_ranks(SCRIPT, 4, timeout=LONG, XLA_FLAGS=FAST_COMPILATION)), alone, rtol=0, atol=1e-8
     )
+
+
+@pytest.mark.skipif(not FULL, reason="minutes, where ranks have no cores of their own: FERROKET_TEST_FULL=1")
+@pytest.mark.timeout(1500)
+def test_thirty_two_ranks_agree_with_one_process(tmp_path: Path) -> None:
+    """Each rank has a chain; compiled programs are kept, as users have it: one rank compiles each."""
+    script = SCRIPT.replace("n_chains=16", "n_chains=32")
+    ours = energies(
+        run_ranks(script, 32, timeout=1200, XLA_FLAGS=FAST_COMPILATION, FERROKET_CACHE=str(tmp_path / "cache"))
+    )
+    expected = energies(run_alone(script, timeout=LONG, XLA_FLAGS=FAST_COMPILATION))
+    np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-8)
 
 
 def test_gloo_agrees_with_mpi(two_ranks: np.ndarray) -> None:

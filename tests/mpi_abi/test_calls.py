@@ -183,3 +183,22 @@ def test_an_unknown_datatype_ends_the_job_with_the_reason() -> None:
     job = run_ranks(script, 2, timeout=30)
     assert job.returncode != 0
     assert "MPI_Allreduce was called with a datatype that this wrapper doesn't know (number 0x201" in job.stderr
+
+
+@pytest.mark.parametrize("mpi", ["mpich"])
+def test_too_many_communicators_end_the_job_with_the_reason(mpi: str) -> None:
+    """XLA doesn't look whether it got one."""
+    script = (
+        PRELUDE
+        + """
+news = [size_t() for _ in range(3000)]
+for new in news:
+    call("Comm_split", WORLD, 0, rank.value, ctypes.byref(new))
+print("went on")
+"""
+    )
+    job = run_ranks(script, 2, mpi=mpi, timeout=60)
+    assert job.returncode != 0
+    assert "went on" not in job.stdout
+    assert "making a communicator" in job.stderr, job.stderr
+    assert "Use fewer groups: meshes of the same axes and devices in all programs" in job.stderr

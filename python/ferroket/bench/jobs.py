@@ -60,7 +60,7 @@ def run(
 
 def _environment() -> dict[str, str]:
     """The environment of this process, without what a benchmark sets itself."""
-    own = ("FERROKET_BIND", "FERROKET_YIELD", "FERROKET_COLLECTIVES")
+    own = ("FERROKET_BIND", "FERROKET_YIELD", "FERROKET_COLLECTIVES", "FERROKET_CHECK")
     return {name: value for name, value in os.environ.items() if name not in own}
 
 
