@@ -100,6 +100,30 @@ def test_steps(n_steps: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> Non
         assert difference(on_devices(n_devices, matrix, right), np.linalg.solve(matrix, right)) < 1e-12
 
 
+@pytest.mark.parametrize(
+    ("n_rows", "n_devices", "expected"),
+    [
+        (2048, 2, (128, 16)),
+        (512, 8, (32, 16)),
+        (64, 8, (16, 4)),  # no fewer than 16 rows
+        (64, 64, (4, 16)),  # of many devices a few are enough
+        (16, 256, (1, 16)),
+        (4, 1024, (1, 4)),
+        (1, 4096, (1, 1)),
+    ],
+)
+def test_blocks(n_rows: int, n_devices: int, expected: tuple[int, int]) -> None:
+    blocks = Blocks.of(n_rows, n_devices)
+    assert (blocks.n_rows, blocks.n_steps) == expected
+
+
+def test_panels_of_one_row_of_each_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "_WIDTH", 4)
+    assert Blocks.of(10, 4).n_rows == 1
+    matrix, right = system(39, float)
+    assert difference(on_devices(4, matrix, right), np.linalg.solve(matrix, right)) < 1e-12
+
+
 @pytest.mark.parametrize("dtype", [float, complex])
 def test_badly_conditioned(dtype: Any) -> None:
     """What is left is of the order of NumPy's, whatever the condition is."""

@@ -36,6 +36,9 @@ _SHARE = 1 / 32
 _ROWS = 16
 """How many rows a block has at least: products of fewer aren't efficient, and each panel takes two messages."""
 
+_WIDTH = 256
+"""A panel of so many rows is wide enough, however few each of many devices has in it."""
+
 _STAGES = 16
 """How many times the program of a step is written, at most, for the shapes shrink and grow. The rest are loops."""
 
@@ -67,7 +70,7 @@ class Blocks:
     """How the rows of each device are cut.
 
     There are as many panels as the diagonal parts need to stay within :data:`_SHARE`, and no fewer than :data:`_STEPS`,
-    unless blocks would have less than :data:`_ROWS` rows.
+    unless blocks would have less than :data:`_ROWS` rows, and panels less than :data:`_WIDTH`.
     """
 
     n_devices: int
@@ -81,7 +84,8 @@ class Blocks:
     def of(cls, n_rows: int, n_devices: int) -> "Blocks":
         """For n rows on each of R devices."""
         n_steps = max(_STEPS, math.ceil(math.sqrt(n_devices / _SHARE)))
-        length = -(-n_rows // max(1, min(n_steps, n_rows // _ROWS)))
+        least = max(1, min(_ROWS, _WIDTH // n_devices))
+        length = -(-n_rows // max(1, min(n_steps, n_rows // least)))
         return cls(n_devices, length, -(-n_rows // length))
 
     @property
