@@ -130,8 +130,10 @@ def test_not_positive_definite(place: int, value: float) -> None:
 
 @pytest.mark.parametrize(
     ("n_rows", "n_devices", "length", "n_steps"),
-    [(1, 8, 1, 1), (15, 2, 15, 1), (64, 2, 16, 4), (512, 8, 32, 16), (2048, 2, 128, 16), (1024, 64, 23, 45)]
-    + [(64, 64, 4, 16), (16, 256, 1, 16), (4, 1024, 1, 4)],  # of many devices few rows are enough
+    [
+        *[(1, 8, 1, 1), (15, 2, 15, 1), (64, 2, 16, 4), (512, 8, 32, 16), (2048, 2, 128, 16), (1024, 64, 23, 45)],
+        *[(64, 64, 4, 16), (16, 256, 1, 16), (4, 1024, 1, 4)],  # of many devices few rows are enough
+    ],
 )
 def test_blocks(n_rows: int, n_devices: int, length: int, n_steps: int) -> None:
     blocks = Blocks.of(n_rows, n_devices)
