@@ -131,8 +131,8 @@ def unannounced_groups() -> int:
 def compare_programs(comparing: bool) -> None:
     """Whether ranks compare which programs they run, from the next call of MPI on: all of them do, or none."""
 
-def program_marker(program: int, devices: int, kind: str) -> list[int]:
-    """What a program's marker says: its first number, the program, its devices, and how the history counts it.
+def program_marker(program: int, ranks: list[int], kind: str) -> list[int]:
+    """What the marker of a program on devices of these ranks says: four numbers, of which the first is always the same.
 
     A program is "spread" if it works on values that are spread over ranks, "whole" if each rank has all of them, "own"
     if it belongs to the runtime itself.

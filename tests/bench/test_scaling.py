@@ -1,5 +1,6 @@
 """The benchmark of scaling: what it counts, what it predicts, and what it writes."""
 
+import dataclasses
 import io
 import json
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from ferroket._compat import netket as compat
 from ferroket.bench import costs, prediction, scaling
 from ferroket.bench.costs import Cost, Costs
 from ferroket.bench.prediction import Network, Work
@@ -93,6 +95,7 @@ def test_the_ranks_must_have_one_among_them() -> None:
 
 
 @pytest.mark.mpi
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_a_step_on_one_rank_and_on_two(tmp_path) -> None:
     report = scaling.run(cases="Ising chain 20, RBM α=1", ranks=(1, 2), batch=64)
@@ -126,9 +129,14 @@ def test_a_step_on_one_rank_and_on_two(tmp_path) -> None:
     assert parts[1]["sampling"] < parts[0]["sampling"] / 1000
     report.write_json(tmp_path / "scaling.json")
     row = json.loads((tmp_path / "scaling.json").read_text())["rows"][0]
-    assert row["costs"][scaling.OURS].keys() == {*Cost._fields, "memory"}
+    assert row["costs"][scaling.OURS].keys() == {*(field.name for field in dataclasses.fields(Cost)), "memory"}
     report.plot(tmp_path / "scaling.png")
     assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_netket_has_the_methods_that_are_measured() -> None:
+    for method in (compat.SAMPLE, compat.LOCAL_ESTIMATORS):
+        assert method.find() is method.current
 
 
 def test_medians_of_jobs() -> None:

@@ -205,7 +205,7 @@ def test_markers_that_come_late(before: str, is_late: bool, monkeypatch: pytest.
 
     noted: list[int] = []
     monkeypatch.setattr(_lib, "compare_at_marker", noted.append)
-    marker = _lib.program_marker(0, 0, "own")[0]
+    marker = _lib.program_marker(0, [], "own")[0]
     programs.compare_late_marker(HLO.format(marker=marker, before=before), lambda line: bool(_COLLECTIVE.search(line)))
     assert noted == ([2**64 - 5] if is_late else [])
 
@@ -216,4 +216,4 @@ def test_where_the_script_compiled() -> None:
 
 def test_kinds_of_programs() -> None:
     with pytest.raises(ValueError, match='spread, whole or own, but not "other"'):
-        _lib.program_marker(1, 2, "other")
+        _lib.program_marker(1, [2], "other")

@@ -228,10 +228,10 @@ _DRIVERS = (_vmc_sr, _infidelity_sr)
 
 @dataclass(frozen=True)
 class Replaceable:
-    """A function of NetKet's that its other functions look up in a module each time that they call it."""
+    """A function of NetKet's that others look up in a module, or in a class, each time that they call it."""
 
     name: str
-    modules: tuple[ModuleType, ...]
+    modules: tuple[ModuleType | type, ...]
     parameters: tuple[str, ...]
     """Those that we have to know. Others may be there."""
     use: str
@@ -278,6 +278,12 @@ _IN_ITS_PLACE = "in whose place Ferroket makes updates of stochastic reconfigura
 
 UPDATES = {name: Replaceable(name, _DRIVERS, _UPDATE, _IN_ITS_PLACE) for name in ("srt_onthefly", "srt", "sr")}
 """NetKet's updates: by the neural tangent kernel on the fly, by that of a Jacobian, by the quantum geometric tensor."""
+
+_MEASURED = "to measure what the parts of a step cost"
+SAMPLE = Replaceable("sample", (MCState,), ("self",), _MEASURED)
+"""The method that draws the samples of a step."""
+LOCAL_ESTIMATORS = Replaceable("local_estimators", (MCState,), ("self", "op"), _MEASURED)
+"""The method that computes the local energies of a step, and asks for the samples."""
 
 JACOBIAN = Replaceable(
     "jacobian",

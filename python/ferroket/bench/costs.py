@@ -5,25 +5,25 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import wraps
-from typing import Any, NamedTuple
+from contextlib import ExitStack, contextmanager
+from dataclasses import astuple, dataclass, replace
+from functools import partial, wraps
+from typing import Any
 
 import jax
-import netket as nk
 import numpy as np
 from jax.experimental import multihost_utils
 
 from ferroket import _lib
-from ferroket.bench.updates import Update, wrapped
+from ferroket._compat.netket import LOCAL_ESTIMATORS, SAMPLE, UPDATES
+from ferroket.bench.updates import wrapped
 
 PARTS = ("sampling", "local energy", "update", "rest")
 """What a step consists of."""
 
-_METHODS = {"sample": "sampling", "local_estimators": "local energy"}
 
-
-class Cost(NamedTuple):
+@dataclass(frozen=True)
+class Cost:
     """What something costs a rank."""
 
     seconds: float
@@ -37,7 +37,7 @@ class Cost(NamedTuple):
 
     def since(self, before: "Cost") -> "Cost":
         """What was added after ``before``."""
-        return Cost(*np.subtract(self, before).tolist())
+        return Cost(*np.subtract(astuple(self), astuple(before)).tolist())
 
 
 def now() -> Cost:
@@ -83,7 +83,7 @@ class Costs:
         def counted(*arguments: Any, **options: Any) -> Any:
             before = now()
             result = jax.block_until_ready(function(*arguments, **options))
-            self._totals[name] = Cost(*np.add(self._totals[name], now().since(before)).tolist())
+            self._totals[name] = Cost(*np.add(astuple(self._totals[name]), astuple(now().since(before))).tolist())
             return result
 
         return counted
@@ -91,19 +91,11 @@ class Costs:
     @contextmanager
     def of_parts(self) -> Iterator[None]:
         """Within it, the cost of sampling, of local energies, and of updates of ``VMC_SR`` is added up."""
-
-        def counted(update: Update) -> Update:
-            return self.of(update, "update")
-
-        methods = {name: getattr(nk.vqs.MCState, name) for name in _METHODS}
-        for name, part in _METHODS.items():
-            setattr(nk.vqs.MCState, name, self.of(methods[name], part))
-        try:
-            with wrapped(counted):
-                yield
-        finally:
-            for name, method in methods.items():
-                setattr(nk.vqs.MCState, name, method)
+        parts = {"sampling": [SAMPLE], "local energy": [LOCAL_ESTIMATORS], "update": [*UPDATES.values()]}
+        with ExitStack() as stack:
+            for part, functions in parts.items():
+                stack.enter_context(wrapped(partial(self.of, name=part), functions))
+            yield
 
     def totals(self) -> dict[str, Cost]:
         """What each part has cost so far, and all together as ``step``."""
@@ -152,10 +144,11 @@ def _cost(call: Callable[[], Any]) -> Cost:
 
 def median(costs: Iterable[Cost]) -> Cost:
     """The median of each of their numbers."""
-    return Cost(*map(statistics.median, zip(*costs, strict=True)))
+    return Cost(*map(statistics.median, zip(*map(astuple, costs), strict=True)))
 
 
 def over_ranks(cost: Cost) -> Cost:
     """The longest time, the work of all ranks together, and the most messages of one. All ranks must call it."""
-    ranks = np.asarray(multihost_utils.process_allgather(np.array(cost))).reshape(-1, len(Cost._fields))
-    return Cost(*ranks.max(axis=0).tolist())._replace(cpu=float(ranks[:, 1].sum()))
+    own = np.array(astuple(cost))
+    ranks = np.asarray(multihost_utils.process_allgather(own)).reshape(-1, len(own))
+    return replace(Cost(*ranks.max(axis=0).tolist()), cpu=float(ranks[:, 1].sum()))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -74,17 +75,16 @@ class Scaling(Report):
     def _print_scaling(self, contender: str, kind: str, rows: Sequence[Measured], console: Console) -> None:
         table = Table(
             title=f"{self.title}: {contender}, {kind} scaling",
-            caption="medians; CPU is that of all ranks together; sent, collectives and memory are those of a rank",
+            caption="medians; CPU is that of all ranks together, ×: of one rank; sent, calls and memory: of each rank",
+            box=box.SIMPLE_HEAD,
         )
-        names = ("time", "CPU", "CPU, × 1 rank", "sent", "collectives", "memory")
-        for name in ("ranks", "samples", "part", *names):
-            table.add_column(name, justify="left" if name == "part" else "right")
+        for name in ("", "time", "CPU", "×", "sent", "calls", "memory"):
+            table.add_column(name, justify="right" if name else "left", no_wrap=True)
         for row in rows:
             cost = row.costs[contender]
+            step = f"{row.ranks} rank{'s' * (row.ranks > 1)}, {row.samples} samples"
             table.add_row(
-                str(row.ranks) if row.part == ALL[0] else "",
-                str(row.samples) if row.part == ALL[0] else "",
-                row.part if row.part == ALL[0] else f"  {row.part}",
+                step if row.part == ALL[0] else f"  {row.part}",
                 time_text(cost["seconds"]),
                 time_text(cost["cpu"]),
                 f"{self._growth(row, contender):.2f}",

@@ -1,6 +1,6 @@
 """The update of ``VMC_SR`` by itself: NetKet's, in each of its settings, and what ``fk.enable()`` puts in its place."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -10,7 +10,7 @@ import netket as nk
 import numpy as np
 from jax.experimental import multihost_utils
 
-from ferroket._compat.netket import UPDATES
+from ferroket._compat.netket import UPDATES, Replaceable
 
 Options = dict[str, bool]
 Update = Callable[..., Any]
@@ -43,16 +43,18 @@ def driver_of(state: Any, operator: Any, options: Options) -> Any:
 
 
 @contextmanager
-def wrapped(wrap: Callable[[Update], Update]) -> Iterator[None]:
-    """Within it, ``VMC_SR`` calls its update through a wrapper, whosever it is."""
-    functions = {name: update.current for name, update in UPDATES.items()}
-    for name, function in functions.items():
-        UPDATES[name].replace(wrap(function))
+def wrapped(
+    wrap: Callable[[Update], Update], replaceables: Sequence[Replaceable] = tuple(UPDATES.values())
+) -> Iterator[None]:
+    """Within it, NetKet calls some of its functions through a wrapper, whosever they are: the updates of ``VMC_SR``."""
+    functions = [replaceable.current for replaceable in replaceables]
+    for replaceable, function in zip(replaceables, functions, strict=True):
+        replaceable.replace(wrap(function))
     try:
         yield
     finally:
-        for name, function in functions.items():
-            UPDATES[name].replace(function)
+        for replaceable, function in zip(replaceables, functions, strict=True):
+            replaceable.replace(function)
 
 
 class LastUpdate:

@@ -100,9 +100,8 @@ def _marked(compilation: Compilation) -> Any:
         main = next(operation for operation in module.body.operations if _name_of(operation) == "main")
         program = fingerprint(compilation.text() or str(module))
         _lib.name_program(program, f"{_name_of(module.operation)}, compiled {_user_line()}")
-        ids = np.array([device.id for device in devices], np.int64)
         kind = "own" if getattr(_own, "inside", False) else "whole" if _is_whole(main) else "spread"
-        marker = _lib.program_marker(program, _hash(ids.tobytes()), kind)
+        marker = _lib.program_marker(program, [device.process_index for device in devices], kind)
         _insert(module, main, np.array(marker, np.uint64).view(np.int64), len(devices))
     return compilation.compile()
 
@@ -177,7 +176,7 @@ def is_marker(instruction: str) -> bool:
     return "replica_groups={{0}}" in instruction and "channel_id=" not in instruction
 
 
-_MARKER = re.compile(rf"constant\(\{{{_lib.program_marker(0, 0, 'own')[0]}, (-?\d+),")
+_MARKER = re.compile(rf"constant\(\{{{_lib.program_marker(0, [], 'own')[0]}, (-?\d+),")
 
 
 def _callees(text: str) -> set[str]:

@@ -2,6 +2,7 @@
 
 #![allow(clippy::needless_pass_by_value)] // PyO3 hands arguments over by value
 
+use std::ffi::c_int;
 use std::path::PathBuf;
 
 use ferroket_mpi_abi::groups::{self, Group};
@@ -98,14 +99,14 @@ pub(crate) fn compare_programs(comparing: bool) {
 /// A program is "spread" if it works on values that are spread over ranks, "whole" if each rank has all of them, "own" if
 /// it belongs to the runtime itself.
 #[pyfunction]
-pub(crate) fn program_marker(program: u64, devices: u64, kind: &str) -> PyResult<[u64; programs::MARKER_LENGTH]> {
+pub(crate) fn program_marker(program: u64, ranks: Vec<c_int>, kind: &str) -> PyResult<[u64; programs::MARKER_LENGTH]> {
     let kind = match kind {
         "spread" => programs::Kind::Spread,
         "whole" => programs::Kind::Whole,
         "own" => programs::Kind::Own,
         _ => return Err(PyValueError::new_err(format!("a program is spread, whole or own, but not {kind:?}"))),
     };
-    Ok([programs::MARKER, program, devices, kind as u64])
+    Ok([programs::MARKER, program, programs::devices_of(&ranks), kind as u64])
 }
 
 /// Gives a program its name in messages.

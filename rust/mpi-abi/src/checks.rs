@@ -140,8 +140,7 @@ pub(crate) unsafe fn compare(
     if !programs::is_comparing() {
         return Rest::All;
     }
-    let digest = programs::digest(call);
-    programs::over(comm);
+    let digest = programs::digest(call, comm);
     let short = buffers.zip(fits(call));
     let mut own = Packet {
         head: Head {
@@ -188,10 +187,10 @@ pub(crate) unsafe fn compare(
 const TAGS: u64 = 32767;
 
 /// The tag of a message between two ranks; None where ranks don't compare their programs.
-pub(crate) fn tag(function: &'static str, count: c_int, datatype: Handle) -> Option<c_int> {
+pub(crate) fn tag(function: &'static str, count: c_int, datatype: Handle, comm: Handle) -> Option<c_int> {
     programs::is_comparing().then(|| {
         let call = Call { function, count: count.unsigned_abs() as usize, datatype, operation: 0 };
-        (programs::digest_between_two(&call) % TAGS) as c_int
+        (programs::digest_between_two(&call, comm) % TAGS) as c_int
     })
 }
 

@@ -56,6 +56,14 @@ pub fn unannounced() -> usize {
     groups().made.values().filter(|ranks| ranks.is_none()).count()
 }
 
+/// Whether all ranks of a communicator are among some, which are ascending; false if it isn't known which they are.
+pub(crate) fn is_within(comm: Handle, ranks: &[c_int]) -> bool {
+    match groups().made.get(&comm) {
+        Some(Some(own)) => own.iter().all(|rank| ranks.binary_search(rank).is_ok()),
+        _ => false,
+    }
+}
+
 /// How many ranks a communicator has; 0 where it isn't one that was announced.
 pub(crate) fn size(comm: Handle) -> usize {
     groups().made.get(&comm).and_then(Option::as_ref).map_or(0, Vec::len)

@@ -9,10 +9,12 @@
 //! has whole, as a rank does that prints something, aren't in it unless they communicate.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::abi::Handle;
+use crate::groups;
 
 /// How many numbers a marker has: [`MARKER`], the program, its devices, and its [`Kind`].
 pub const MARKER_LENGTH: usize = 4;
@@ -63,23 +65,37 @@ struct History {
     last: [u64; 2],
 }
 
+/// The program that some devices run now, or have run last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Running {
+    program: u64,
+    /// Later programs have larger numbers.
+    begun: u64,
+    /// It isn't in the history yet.
+    is_pending: bool,
+    is_own: bool,
+    /// How many collectives it has begun.
+    calls: u64,
+    /// Over which ranks the last collective of these devices was.
+    comm: Option<Handle>,
+}
+
 #[derive(Default)]
 struct Programs {
     /// By fingerprint, as messages call them.
     names: HashMap<u64, String>,
     /// Those of whose collectives some come before the marker.
     late: HashSet<u64>,
-    /// Over which ranks the last collective was.
-    comm: Option<Handle>,
-    /// By devices.
+    /// By devices, as all that follows: their ranks, ascending.
+    ranks: HashMap<u64, Vec<c_int>>,
     history: HashMap<u64, History>,
-    program: u64,
-    devices: u64,
-    /// The running program isn't in the history yet.
-    is_pending: bool,
-    is_own: bool,
-    /// How many collectives the running program has begun.
-    calls: u64,
+    running: HashMap<u64, Running>,
+    /// Whether all ranks of a communicator are among those of devices.
+    within: HashMap<(Handle, u64), bool>,
+    /// How many programs have begun.
+    begun: u64,
+    /// The devices whose program called last.
+    called: u64,
 }
 
 static PROGRAMS: LazyLock<Mutex<Programs>> = LazyLock::new(Mutex::default);
@@ -110,15 +126,20 @@ pub fn compare_at_marker(program: u64) {
     programs().late.insert(program);
 }
 
-/// Notes over which ranks a collective is.
-pub(crate) fn over(comm: Handle) {
-    programs().comm = Some(comm);
+/// A number for the devices of a program, by their ranks, whose order matters.
+#[must_use]
+pub fn devices_of(ranks: &[c_int]) -> u64 {
+    let devices = ranks.iter().fold(0, |sum, &rank| mix(sum, u64::from(rank.unsigned_abs()) + 1));
+    let mut ascending = ranks.to_vec();
+    ascending.sort_unstable();
+    programs().ranks.insert(devices, ascending);
+    devices
 }
 
-/// Over which ranks to compare at the marker of the program that has just begun, if that is to be done.
-pub(crate) fn late_comm() -> Option<Handle> {
+/// Over which ranks to compare at the marker of a program that begins, if that is to be done.
+pub(crate) fn late_comm(&[_, program, devices, _]: &[u64; MARKER_LENGTH]) -> Option<Handle> {
     let programs = programs();
-    programs.comm.filter(|_| programs.late.contains(&programs.program))
+    programs.running.get(&devices)?.comm.filter(|_| programs.late.contains(&program))
 }
 
 /// The name of the program that runs, and that of the one before it.
@@ -126,10 +147,11 @@ pub(crate) fn late_comm() -> Option<Handle> {
 pub fn running() -> String {
     let programs = programs();
     let name = |program| programs.names.get(program).map_or("a program that isn't known", String::as_str);
-    let history = programs.history.get(&programs.devices).copied().unwrap_or_default();
-    let before = history.last.iter().find(|last| **last != programs.program && **last != 0);
+    let program = programs.running.get(&programs.called).copied().unwrap_or_default().program;
+    let history = programs.history.get(&programs.called).copied().unwrap_or_default();
+    let before = history.last.iter().find(|last| **last != program && **last != 0);
     let before = before.map(|before| format!(", after {}", name(before)));
-    format!("{}{}", name(&programs.program), before.unwrap_or_default())
+    format!("{}{}", name(&program), before.unwrap_or_default())
 }
 
 /// The program of a marker begins. False if the message isn't one.
@@ -137,52 +159,70 @@ pub(crate) fn begin(message: &[u64; MARKER_LENGTH]) -> bool {
     let &[MARKER, program, devices, kind] = message else { return false };
     let Ok(kind) = Kind::try_from(kind) else { return false };
     let mut programs = programs();
-    (programs.program, programs.devices, programs.calls) = (program, devices, 0);
-    programs.is_own = kind == Kind::Own;
-    programs.is_pending = kind != Kind::Own;
+    programs.begun += 1;
+    let begun = programs.begun;
+    let before = programs.running.entry(devices).or_default();
+    let (is_own, is_pending) = (kind == Kind::Own, kind != Kind::Own);
+    *before = Running { program, begun, is_pending, is_own, calls: 0, comm: before.comm };
     if kind == Kind::Spread {
-        programs.commit();
+        programs.commit(devices);
     }
     true
 }
 
 impl Programs {
-    /// Puts the running program into the history of its devices.
-    fn commit(&mut self) {
-        if std::mem::take(&mut self.is_pending) {
-            let history = self.history.entry(self.devices).or_default();
-            history.number = mix(history.number, self.program);
-            history.last = [self.program, history.last[0]];
+    /// Puts the program that devices run into their history.
+    fn commit(&mut self, devices: u64) {
+        let Some(running) = self.running.get_mut(&devices) else { return };
+        if std::mem::take(&mut running.is_pending) {
+            let history = self.history.entry(devices).or_default();
+            history.number = mix(history.number, running.program);
+            history.last = [running.program, history.last[0]];
         }
+    }
+
+    /// The devices whose program calls: those that have begun one last, of all that have these ranks among theirs.
+    /// Threads of Python may run programs of several meshes at once.
+    fn caller(&mut self, comm: Handle) -> u64 {
+        let Self { running, ranks, within, .. } = self;
+        let mut has_ranks = |devices: u64| {
+            *within
+                .entry((comm, devices))
+                .or_insert_with(|| ranks.get(&devices).is_some_and(|ranks| groups::is_within(comm, ranks)))
+        };
+        let mut found = running.iter().map(|(devices, running)| (running.begun, *devices)).collect::<Vec<_>>();
+        found.sort_unstable_by(|one, other| other.cmp(one));
+        let latest = found.first().map_or(0, |(_, devices)| *devices);
+        found.into_iter().map(|(_, devices)| devices).find(|devices| has_ranks(*devices)).unwrap_or(latest)
+    }
+
+    /// A number for the next call of the program that calls.
+    fn digest(&mut self, call: &Call, comm: Handle, is_collective: bool) -> u64 {
+        let devices = self.caller(comm);
+        self.called = devices;
+        self.commit(devices);
+        let history = self.history.get(&devices).map_or(0, |history| history.number);
+        let running = self.running.entry(devices).or_default();
+        running.calls += u64::from(is_collective);
+        if is_collective {
+            running.comm = Some(comm);
+        }
+        let name = call.function.bytes().fold(0, |sum, byte| mix(sum, u64::from(byte)));
+        [running.program, running.calls, name, call.count as u64, call.datatype as u64, call.operation as u64]
+            .into_iter()
+            .fold(if running.is_own { 0 } else { history }, mix)
+            .max(1)
     }
 }
 
 /// A number for where this rank is: its history, its program, the place in it, and the call. It is never 0.
-pub(crate) fn digest(call: &Call) -> u64 {
-    let mut programs = programs();
-    programs.commit();
-    programs.calls += 1;
-    let place = programs.calls;
-    programs.digest_at(place, call)
+pub(crate) fn digest(call: &Call, comm: Handle) -> u64 {
+    programs().digest(call, comm, true)
 }
 
 /// [`digest`] for messages between two ranks, of which a program may send more from some ranks than from others.
-pub(crate) fn digest_between_two(call: &Call) -> u64 {
-    let mut programs = programs();
-    programs.commit();
-    let place = programs.calls;
-    programs.digest_at(place, call)
-}
-
-impl Programs {
-    fn digest_at(&self, place: u64, call: &Call) -> u64 {
-        let history = if self.is_own { 0 } else { self.history.get(&self.devices).map_or(0, |history| history.number) };
-        let name = call.function.bytes().fold(0, |sum, byte| mix(sum, u64::from(byte)));
-        [self.program, place, name, call.count as u64, call.datatype as u64, call.operation as u64]
-            .into_iter()
-            .fold(history, mix)
-            .max(1)
-    }
+pub(crate) fn digest_between_two(call: &Call, comm: Handle) -> u64 {
+    programs().digest(call, comm, false)
 }
 
 /// One number for two, in their order; each bit of the result depends on all of theirs.
@@ -203,7 +243,15 @@ mod tests {
         for &(program, kind) in programs {
             assert!(begin(&[MARKER, program, devices, kind as u64]));
         }
-        digest(call)
+        digest(call, comm_of(devices))
+    }
+
+    /// A communicator of ranks that are in these devices alone.
+    fn comm_of(devices: u64) -> Handle {
+        let comm = 0x7000 + devices as Handle;
+        groups::made(comm, Some(vec![devices as c_int]));
+        programs().ranks.insert(devices, vec![devices as c_int]);
+        comm
     }
 
     // One test, since there is one state of the process.
@@ -212,7 +260,7 @@ mod tests {
         use Kind::{Own, Spread, Whole};
         let plain = after(&[(1, Spread)], 100, &CALL);
         assert_eq!(after(&[(1, Spread)], 101, &CALL), plain, "the same on the other rank");
-        assert_ne!(digest(&CALL), plain, "the second call of the program");
+        assert_ne!(digest(&CALL, comm_of(101)), plain, "the second call of the program");
         assert_eq!(after(&[(5, Whole), (1, Spread)], 102, &CALL), plain, "what a rank does alone to print a value");
         assert_ne!(after(&[(5, Spread), (1, Spread)], 103, &CALL), plain, "a program before it");
         assert_eq!(after(&[(5, Own), (1, Spread)], 104, &CALL), plain);
@@ -228,8 +276,11 @@ mod tests {
         let [one, other] = orders.map(|order| after(&[order[0], order[1], (3, Spread)], 113 + order[0].0, &CALL));
         assert_ne!(one, other);
         assert!(begin(&[MARKER, 1, 120, Spread as u64]));
-        let sent = digest_between_two(&CALL);
-        assert_eq!(digest_between_two(&CALL), sent);
+        let sent = digest_between_two(&CALL, comm_of(120));
+        assert_eq!(digest_between_two(&CALL, comm_of(120)), sent);
+        // Two threads, each with devices of its own.
+        assert!(begin(&[MARKER, 1, 130, Spread as u64]) && begin(&[MARKER, 2, 131, Spread as u64]));
+        assert_eq!(digest(&CALL, comm_of(130)), plain);
     }
 
     #[test]

@@ -4,6 +4,7 @@ Arguments: "ferroket" or "netket"; how many unknowns; how many calls.
 """
 
 import sys
+from dataclasses import asdict
 
 import psutil
 
@@ -55,7 +56,7 @@ def main() -> None:
     own = sum(shard.data.nbytes for shard in matrix.addressable_shards)
     taken = int(np.max(multihost_utils.process_allgather(np.array(own + peak() - before))))
     if info.rank == 0:
-        report({"solve": cost._asdict(), "memory": taken})
+        report({"solve": asdict(cost), "memory": taken})
 
 
 def resident() -> int:

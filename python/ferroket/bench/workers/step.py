@@ -6,6 +6,7 @@ the settings of VMC_SR, as JSON.
 
 import json
 import sys
+from dataclasses import asdict
 
 import ferroket as fk
 from ferroket.bench.jobs import report
@@ -54,7 +55,7 @@ def main() -> None:
         driver.run(steps, callback=callback, show_progress=False)
     found = of_steps(totals)
     found["update alone"] = repeated(last_update, lambda one: calls_within(LONG / 2, one, least=LEAST, most=int(most)))
-    over_all = {part: over_ranks(cost)._asdict() for part, cost in found.items()}
+    over_all = {part: asdict(over_ranks(cost)) for part, cost in found.items()}
     memory = int(np.max(multihost_utils.process_allgather(np.array(peak()))))
     if info.rank == 0:
         report({**over_all, "memory": memory})

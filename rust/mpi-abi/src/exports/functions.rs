@@ -276,25 +276,30 @@ pub unsafe extern "C" fn MPIABI_Allreduce(
     })
 }
 
-/// Whether a message is a marker with which a program begins. It goes nowhere but to this rank.
+/// The marker with which a program begins, if a message is one. It goes nowhere but to this rank.
 ///
 /// # Safety
 /// There has to be a message as `count` and `datatype` say, and as much room at `receive`.
-unsafe fn is_marker(send: *const c_void, count: c_int, datatype: Handle, receive: *mut c_void) -> bool {
+unsafe fn marker(
+    send: *const c_void,
+    count: c_int,
+    datatype: Handle,
+    receive: *mut c_void,
+) -> Option<[u64; programs::MARKER_LENGTH]> {
     const BYTES: usize = size_of::<u64>() * programs::MARKER_LENGTH;
     let size = datatype::describe(datatype).map_or(0, |(_, size)| size);
     if count.unsigned_abs() as usize * size != BYTES || send.addr() == abi::IN_PLACE {
-        return false;
+        return None;
     }
     let mut message = [0; programs::MARKER_LENGTH];
     // SAFETY: the caller answers for the bytes, of which there are as many at each place.
     unsafe { std::ptr::copy_nonoverlapping(send.cast::<u8>(), message.as_mut_ptr().cast(), BYTES) };
-    let is_one = programs::begin(&message);
-    if is_one {
-        // SAFETY: as above.
-        unsafe { std::ptr::copy(send.cast::<u8>(), receive.cast(), BYTES) };
+    if !programs::begin(&message) {
+        return None;
     }
-    is_one
+    // SAFETY: as above.
+    unsafe { std::ptr::copy(send.cast::<u8>(), receive.cast(), BYTES) };
+    Some(message)
 }
 
 /// Gathers from all ranks, the result on each.
@@ -312,8 +317,8 @@ pub unsafe extern "C" fn MPIABI_Allgather(
     const MARKER: &str = "the marker of a program";
     let mpi = mpi(NAME);
     // SAFETY: the standard lets the caller pass such buffers only.
-    if unsafe { is_marker(send, send_count, send_type, receive) } {
-        let Some(comm) = programs::late_comm() else { return abi::SUCCESS };
+    if let Some(message) = unsafe { marker(send, send_count, send_type, receive) } {
+        let Some(comm) = programs::late_comm(&message) else { return abi::SUCCESS };
         let (call, described) = collective(MARKER, 0, send_type, 0, comm);
         let _inside = calls::enter(described.clone());
         // SAFETY: no buffer is given.

@@ -39,7 +39,7 @@ pub unsafe extern "C" fn MPIABI_Sendrecv(
     let mut real = RealStatus::default();
     let mut own_status = Status::default();
     // Partners that run the same program have the same tag.
-    let compared = checks::tag(NAME, send_count, send_type);
+    let compared = checks::tag(NAME, send_count, send_type, comm);
     let (send_tag, receive_tag) = compared.map_or((send_tag, receive_tag), |tag| (tag, abi::ANY_TAG));
     let comes = compared.filter(|_| source != abi::PROC_NULL);
     let status = if comes.is_some() && status.is_null() { &raw mut own_status } else { status };
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn MPIABI_Isend(
     const NAME: &str = "MPI_Isend";
     let mpi = mpi(NAME);
     traffic::note(NAME, count, datatype, comm);
-    let tag = checks::tag(MESSAGE, count, datatype).unwrap_or(tag);
+    let tag = checks::tag(MESSAGE, count, datatype, comm).unwrap_or(tag);
     // SAFETY: the arguments are those of the standard, translated; `request` is valid for writing.
     with_api!(mpi.library(), api => unsafe {
         let mut real = api.request(abi::REQUEST_NULL);
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn MPIABI_Irecv(
 ) -> c_int {
     const NAME: &str = "MPI_Irecv";
     let mpi = mpi(NAME);
-    let compared = checks::tag(MESSAGE, count, datatype).filter(|_| source != abi::PROC_NULL);
+    let compared = checks::tag(MESSAGE, count, datatype, comm).filter(|_| source != abi::PROC_NULL);
     let tag = compared.map_or(tag, |_| abi::ANY_TAG);
     // SAFETY: the arguments are those of the standard, translated; `request` is valid for writing.
     with_api!(mpi.library(), api => unsafe {
