@@ -163,6 +163,7 @@ soak: $(VENV)/.package $(VENV)/.tools mpis ## Short jobs on all MPIs, two at a t
 
 # Of the tests that start mpirun, those that depend on JAX and NetKet.
 JAX_MPI_TESTS := tests/distributed/test_startup.py tests/distributed/test_communicators.py \
+  tests/distributed/test_programs.py tests/distributed/test_compile_cache.py \
   tests/collectives/test_collectives.py::test_random_programs \
   tests/distributed/test_vmc.py::test_two_ranks_agree_with_one_process
 

@@ -8,6 +8,7 @@ compare what they run at the marker, too, so that nothing leaves a program unsee
 """
 
 import hashlib
+import inspect
 import json
 import re
 import sys
@@ -138,9 +139,10 @@ def _is_whole(main: Any) -> bool:
 def _user_line() -> str:
     """Where the script calls what is compiled now."""
     inner = tuple(str(Path(__file__).parent.parent.parent / name) for name in ("jax", "ferroket", "netket", "flax"))
-    for frame in reversed(traceback.extract_stack()):
-        if not frame.filename.startswith(inner) and "/site-packages/" not in frame.filename:
-            return f"at {frame.filename}:{frame.lineno}"
+    for frame, line in traceback.walk_stack(inspect.currentframe()):
+        file = frame.f_code.co_filename
+        if not file.startswith(inner) and "/site-packages/" not in file:
+            return f"at {file}:{line}"
     return "nowhere in the script"
 
 
