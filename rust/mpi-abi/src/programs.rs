@@ -94,6 +94,8 @@ struct Programs {
     within: HashMap<(Handle, u64), bool>,
     /// How many programs have begun.
     begun: u64,
+    /// The devices whose program has begun last.
+    latest: u64,
     /// The devices whose program called last.
     called: u64,
 }
@@ -160,6 +162,7 @@ pub(crate) fn begin(message: &[u64; MARKER_LENGTH]) -> bool {
     let Ok(kind) = Kind::try_from(kind) else { return false };
     let mut programs = programs();
     programs.begun += 1;
+    programs.latest = devices;
     let begun = programs.begun;
     let before = programs.running.entry(devices).or_default();
     let (is_own, is_pending) = (kind == Kind::Own, kind != Kind::Own);
@@ -184,16 +187,17 @@ impl Programs {
     /// The devices whose program calls: those that have begun one last, of all that have these ranks among theirs.
     /// Threads of Python may run programs of several meshes at once.
     fn caller(&mut self, comm: Handle) -> u64 {
-        let Self { running, ranks, within, .. } = self;
+        let Self { running, ranks, within, latest, .. } = self;
         let mut has_ranks = |devices: u64| {
             *within
                 .entry((comm, devices))
                 .or_insert_with(|| ranks.get(&devices).is_some_and(|ranks| groups::is_within(comm, ranks)))
         };
-        let mut found = running.iter().map(|(devices, running)| (running.begun, *devices)).collect::<Vec<_>>();
-        found.sort_unstable_by(|one, other| other.cmp(one));
-        let latest = found.first().map_or(0, |(_, devices)| *devices);
-        found.into_iter().map(|(_, devices)| devices).find(|devices| has_ranks(*devices)).unwrap_or(latest)
+        if has_ranks(*latest) {
+            return *latest;
+        }
+        let others = running.iter().filter(|(devices, _)| has_ranks(**devices));
+        others.max_by_key(|(_, running)| running.begun).map_or(*latest, |(devices, _)| *devices)
     }
 
     /// A number for the next call of the program that calls.
