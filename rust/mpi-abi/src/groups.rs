@@ -6,9 +6,10 @@
 //! those exist already. Colour and key don't tell the members. Python, which sees XLA's programs, announces them
 //! before XLA asks ([`announce`]); then only they take part (`MPI_Comm_create_group`).
 
-use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use foldhash::HashMap;
 
 use crate::abi::{COMM_WORLD, Handle};
 

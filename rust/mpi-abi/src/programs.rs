@@ -8,10 +8,11 @@
 //! ranks compare the history of the programs of their devices, too. Programs that only work on values which every rank
 //! has whole, as a rank does that prints something, aren't in it unless they communicate.
 
-use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use foldhash::{HashMap, HashSet};
 
 use crate::abi::Handle;
 use crate::groups;
@@ -211,7 +212,7 @@ impl Programs {
         if is_collective {
             running.comm = Some(comm);
         }
-        let name = call.function.bytes().fold(0, |sum, byte| mix(sum, u64::from(byte)));
+        let name = call.function.as_bytes().chunks(size_of::<u64>()).fold(0, |sum, part| mix(sum, word(part)));
         [running.program, running.calls, name, call.count as u64, call.datatype as u64, call.operation as u64]
             .into_iter()
             .fold(if running.is_own { 0 } else { history }, mix)
@@ -227,6 +228,13 @@ pub(crate) fn digest(call: &Call, comm: Handle) -> u64 {
 /// [`digest`] for messages between two ranks, of which a program may send more from some ranks than from others.
 pub(crate) fn digest_between_two(call: &Call, comm: Handle) -> u64 {
     programs().digest(call, comm, false)
+}
+
+/// At most eight bytes as a number.
+fn word(bytes: &[u8]) -> u64 {
+    let mut word = [0; size_of::<u64>()];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(word)
 }
 
 /// One number for two, in their order; each bit of the result depends on all of theirs.

@@ -165,10 +165,14 @@ mod imp {
                 let number = found.len() as u64;
                 add(&events, &process, Event::End(number))?;
                 add(&events, &beacon, Event::Beacon(number))?;
-                found.push((name, address.0, process.into_raw_fd(), beacon.into_raw_fd()));
+                found.push((name, address.0, process, beacon));
             }
         }
-        Ok((events.into_raw_fd(), found))
+        // From here on nothing fails, so the descriptors' owner may change.
+        let given = |(name, pid, process, beacon): (String, i32, OwnedFd, OwnedFd)| {
+            (name, pid, process.into_raw_fd(), beacon.into_raw_fd())
+        };
+        Ok((events.into_raw_fd(), found.into_iter().map(given).collect()))
     }
 
     /// The process of a rank, as `pidfd_open` gives it, and its beacon.
