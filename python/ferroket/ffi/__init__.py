@@ -12,14 +12,17 @@ from ferroket.ffi.connected import connected_elements
 from ferroket.ffi.distinct import distinct_rows
 from ferroket.ffi.family import Attribute, Family
 from ferroket.ffi.local_values import known_local_values
+from ferroket.ffi.proposals import Chains, chain_proposals
 
 __all__ = [
     "Attribute",
+    "Chains",
     "ExchangeArguments",
     "Family",
     "IsingArguments",
     "MatrixArguments",
     "TermArguments",
+    "chain_proposals",
     "compact_elements",
     "connected_elements",
     "count_elements",

@@ -46,10 +46,12 @@ class IsingArguments(NamedTuple):
 
 
 class ExchangeArguments(NamedTuple):
-    """The chains' rule ``exchange``."""
+    """The chains' rule ``exchange``: clusters, their weights or none, and for each site the clusters that it is in."""
 
     clusters: Any
     weights: Any
+    first: Any
+    of_site: Any
 
 
 class ChainArguments(NamedTuple):

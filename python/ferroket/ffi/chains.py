@@ -49,11 +49,7 @@ def metropolis_chains(
         ``(samples, accepted)``: local indices, ``(C, L, N)`` of uint16, and how many moves of each chain were accepted,
         integers ``(C,)``.
     """
-    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        key = jax.random.key_data(key)
-    words = key.astype(np.uint32).ravel()[:_KEY_WORDS]
-    words = jnp.pad(words, (0, _KEY_WORDS - words.size))
-    common = ChainArguments(start.astype(np.uint16), chains.astype(np.uint32), words, power)
+    common = ChainArguments(start.astype(np.uint16), chains.astype(np.uint32), key_words(key), power)
     samples, accepted = metropolis_chains_p.bind(
         *align([*common, *of_rule, *of_amplitudes]),
         amplitudes=amplitudes,
@@ -61,6 +57,14 @@ def metropolis_chains(
         attributes=static(attributes),
     )
     return samples, accepted
+
+
+def key_words(key: jax.Array) -> jax.Array:
+    """A key of :mod:`jax.random` as the handlers take it, uint32 ``(8,)``."""
+    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        key = jax.random.key_data(key)
+    words = key.astype(np.uint32).ravel()[:_KEY_WORDS]
+    return jnp.pad(words, (0, _KEY_WORDS - words.size))
 
 
 metropolis_chains_p = Primitive("metropolis_chains")

@@ -6,17 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import netket as nk
-import netket.jax as nkjax
-import numpy as np
 from netket.sampler import MetropolisSamplerState
 
-from ferroket._compat.sharding import on_each_device
 from ferroket.ansatz import Ansatz, registry
-from ferroket.ansatz.amplitudes import first_and_step
-from ferroket.ffi import metropolis_chains
 from ferroket.operator import compiled
+from ferroket.sampler import any_network, known_model
 from ferroket.sampler.confined import confined
 from ferroket.sampler.transition_rules import KernelRule, kernel_rule
 
@@ -27,21 +22,25 @@ _STATES = 2
 class Plan:
     """What runs instead of NetKet's sampler."""
 
-    ansatz: Ansatz
     rule: KernelRule
+    ansatz: Ansatz | None
+    """Of a model whose amplitude ratios are known; the network of another one is evaluated."""
+    reasons: list[str]
+    """Why they aren't known, as ends of sentences."""
 
 
 def plan(sampler: Any, machine: Any, parameters: Any) -> Plan | list[str]:
     """What runs the chains of a sampler for a model, or why NetKet's own code does, as ends of sentences."""
     rule = kernel_rule(sampler.rule, sampler.hilbert)
-    ansatz, reasons = registry.find(machine, parameters, sampler.hilbert.size)
-    reasons = [*_of_hilbert(sampler.hilbert), *([rule] if isinstance(rule, str) else []), *reasons]
-    if reasons or isinstance(rule, str) or ansatz is None:
-        return reasons
+    reasons = [rule] if isinstance(rule, str) else []
     platform = jax.default_backend()
     if platform != "cpu":
-        return [f"the chains run on CPUs, and this is {platform}"]
-    return Plan(ansatz, rule)
+        reasons.append(f"the chains run on CPUs, and this is {platform}")
+    if reasons or isinstance(rule, str):
+        return reasons
+    ansatz, of_model = registry.find(machine, parameters, sampler.hilbert.size)
+    unknown = [*_of_hilbert(sampler.hilbert), *of_model]
+    return Plan(rule, None if unknown else ansatz, unknown)
 
 
 @functools.lru_cache(maxsize=256)
@@ -96,72 +95,29 @@ def sample_next(
 @functools.partial(jax.jit, static_argnums=(1, 2, 5, 6))
 def _in_rust(
     sampler: Any,
-    ansatz: Ansatz,
+    ansatz: Ansatz | None,
     machine: Any,
     parameters: Any,
     state: MetropolisSamplerState,
     chain_length: int,
     return_log_probabilities: bool,
 ) -> tuple[Any, MetropolisSamplerState]:
-    rule: KernelRule = sampler.rule
-    dtype = state.σ.dtype
     rng, key = jax.random.split(state.rng)
-    parts = jnp.result_type(dtype, *jax.tree.leaves(parameters))
-    first, step = first_and_step(compiled.local_states(sampler.hilbert), parts)
-    amplitudes = ansatz.amplitudes(machine, parameters, first, step).log_modulus()
-    first, step = first.astype(dtype), step.astype(dtype)
-    static: dict[str, Any] = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
-    run = functools.partial(_run, amplitudes=amplitudes.kernel, length=chain_length, **static)
-    samples, accepted = on_each_device(run, (True, True, *(False,) * 6), (False, False))(
-        state.σ,
-        jnp.arange(len(state.σ), dtype=np.uint32),
-        key,
-        jnp.asarray(sampler.machine_pow, float),
-        rule.arrays,
-        tuple(amplitudes.arrays()),
-        first,
-        step,
-    )
-    apply = nkjax.apply_chunked(machine.apply, in_axes=(None, 0), chunk_size=sampler.chunk_size)
-
-    def log_probabilities(x: jax.Array) -> jax.Array:
-        flat = sampler.machine_pow * apply(parameters, x.reshape(-1, x.shape[-1])).real
-        return flat.reshape(x.shape[:-1]).astype(state.log_prob.dtype)
-
-    last = samples[:, -1]
-    if return_log_probabilities:
-        of_samples = log_probabilities(samples)
-        result, log_prob = (samples, of_samples), of_samples[:, -1]
+    if ansatz is None:
+        samples, accepted, log_probs = any_network.samples(sampler, machine, parameters, state, key, chain_length)
     else:
-        result, log_prob = samples, log_probabilities(last)
+        samples, accepted = known_model.samples(sampler, ansatz, machine, parameters, state, key, chain_length)
+        wanted = samples if return_log_probabilities else samples[:, -1:]
+        log_probs = known_model.log_probabilities(sampler, machine, parameters, wanted).astype(state.log_prob.dtype)
     moves = sampler.n_batches * sampler.sweep_size * chain_length
-    return result, state.replace(
-        σ=last,
-        log_prob=log_prob,
+    state = state.replace(
+        σ=samples[:, -1],
+        log_prob=log_probs[:, -1],
         rng=rng,
         n_accepted_proc=state.n_accepted_proc + accepted.astype(state.n_accepted_proc.dtype),
         n_steps_proc=state.n_steps_proc + moves,
     )
-
-
-def _run(
-    x: jax.Array,
-    chains: jax.Array,
-    key: jax.Array,
-    power: jax.Array,
-    of_rule: tuple[jax.Array, ...],
-    of_amplitudes: tuple[jax.Array, ...],
-    first: jax.Array,
-    step: jax.Array,
-    **options: Any,
-) -> tuple[jax.Array, jax.Array]:
-    """The samples ``(C, L, N)`` of the chains of one device, and how many moves of each were accepted."""
-    # The kernel knows that there is no local index 2, and says so.
-    start = jnp.where(x == first, 0, jnp.where(x == first + step, 1, 2))
-    samples, accepted = metropolis_chains(
-        start=start, chains=chains, key=key, power=power, of_rule=of_rule, of_amplitudes=of_amplitudes, **options
-    )
-    return first + step * samples.astype(first.dtype), accepted
+    return (samples, log_probs) if return_log_probabilities else samples, state
 
 
 def is_netkets(sampler: Any) -> bool:

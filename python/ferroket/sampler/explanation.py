@@ -17,7 +17,7 @@ class Explanation:
     """What :func:`explain` found."""
 
     path: str
-    """``chains in Rust`` or ``NetKet``."""
+    """``chains in Rust``, ``chains in Rust around the network`` or ``NetKet``."""
     rule: str | None = None
     """What proposes moves where the chains are in Rust, ``local``, ``exchange`` or ``hamiltonian``."""
     ansatz: str | None = None
@@ -30,7 +30,10 @@ class Explanation:
     def __str__(self) -> str:
         if self.path == "NetKet":
             return "\n".join(["NetKet: NetKet's own sampler", *(f"not faster, because {r}" for r in self.reasons)])
-        return f"{self.path}: the {self.rule} rule, with amplitude ratios of {self.ansatz}"
+        if self.ansatz is not None:
+            return f"{self.path}: the {self.rule} rule, with amplitude ratios of {self.ansatz}"
+        why = (f"its amplitude ratios aren't known, because {reason}" for reason in self.reasons)
+        return "\n".join([f"{self.path}: the {self.rule} rule, and the network evaluated for each proposal", *why])
 
 
 def explain(vstate: Any) -> Explanation:
@@ -59,4 +62,6 @@ def explain(vstate: Any) -> Explanation:
     if chains.is_netkets(sampler) and not patching.is_enabled():
         reason = "the sampler is NetKet's: call fk.enable(), or take the one of fk.sampler"
         return Explanation("NetKet", reasons=[reason])
+    if found.ansatz is None:
+        return Explanation("chains in Rust around the network", found.rule.name, reasons=found.reasons)
     return Explanation("chains in Rust", found.rule.name, found.ansatz.name)

@@ -16,20 +16,30 @@ from ferroket.operator.cache import accelerated
 from ferroket.operator.compiled import Terms
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=("arrays",), meta_fields=("name", "attributes"))
+_WORD = 32
+"""How many clusters a word has bits for."""
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("arrays",), meta_fields=("name", "attributes", "kept"))
 @dataclass(frozen=True)
 class KernelRule:
     """A rule as the kernels take it.
 
     Args:
         name: Its name in the kernels.
-        arrays: Its arrays.
+        arrays: Its arrays, see :meth:`tables`.
         attributes: Its static numbers, by name.
+        kept: How many words it keeps of each chain.
     """
 
     name: str
     arrays: tuple[Any, ...] = ()
     attributes: tuple[tuple[str, Attribute], ...] = ()
+    kept: int = 0
+
+    def tables(self, n_sites: int) -> tuple[Any, ...]:
+        """Its arguments, to be made where they are compiled: what the kernels look up comes to the arrays."""
+        return _by_site(*self.arrays, n_sites) if self.name == "exchange" else self.arrays
 
 
 def kernel_rule(rule: Any, hilbert: Any) -> KernelRule | str:
@@ -45,10 +55,20 @@ def kernel_rule(rule: Any, hilbert: Any) -> KernelRule | str:
         weights = getattr(rule, "probabilities", None)  # NetKet has them since 3.22
         weights = jnp.zeros(0, float) if weights is None else weights
         clusters = jnp.asarray(rule.clusters, np.int32).reshape(-1, 2)
-        return _not_conserved(rule.clusters, hilbert) or KernelRule("exchange", ExchangeArguments(clusters, weights))
+        kept = -(-len(clusters) // _WORD)
+        return _not_conserved(rule.clusters, hilbert) or KernelRule("exchange", (clusters, weights), kept=kept)
     if isinstance(rule, HamiltonianRule):
         return _hamiltonian(rule, hilbert)
     return f"there are kernels for the local, the exchange and the Hamiltonian rule, and this is {type(rule).__name__}"
+
+
+def _by_site(clusters: jax.Array, weights: jax.Array, n_sites: int) -> ExchangeArguments:
+    """Clusters, with those of each site."""
+    ends, others = clusters.T.ravel(), clusters[:, ::-1].T.ravel()
+    number = jnp.tile(jnp.arange(len(clusters), dtype=np.int32), 2)
+    order = jnp.argsort(ends, stable=True)
+    first = jnp.searchsorted(ends[order], jnp.arange(n_sites + 1)).astype(np.int32).at[-1].set(len(ends))
+    return ExchangeArguments(clusters, weights, first, jnp.stack([number, others], axis=1)[order])
 
 
 def _hamiltonian(rule: Any, hilbert: Any) -> KernelRule | str:

@@ -1,16 +1,14 @@
 //! Markov chains of configurations, on sites with two local states.
 
 use crate::amplitudes::{JastrowArguments, RbmArguments, with_types};
-use crate::dtypes::with_weights;
 use crate::errors::invalid;
-use crate::operators::{Operator, TermsOf};
+use crate::rules::{check_indices, read_key, read_sweep, real_numbers, with_rule};
 use ferroket_kernels::amplitudes::{Walker, jastrow, rbm};
-use ferroket_kernels::connected::terms::SparseTerms;
 use ferroket_kernels::numbers::Real;
-use ferroket_kernels::sampling::rules::{Clusters, Exchange, Hamiltonian, Local, TransitionRule};
-use ferroket_kernels::sampling::{self, KEY_WORDS, Sampling};
-use ferroket_kernels::sites::{LocalIndex, Sites, StateRange};
-use ferroket_xla_ffi::{AnyBuffer, Arguments, DataType, Element, Error, Frame, Rows, handler};
+use ferroket_kernels::sampling::rules::TransitionRule;
+use ferroket_kernels::sampling::{self, Sampling};
+use ferroket_kernels::sites::LocalIndex;
+use ferroket_xla_ffi::{Arguments, DataType, Element, Error, Frame, Rows, handler};
 use std::ops::Range;
 
 handler! {
@@ -19,8 +17,8 @@ handler! {
     /// local values, real or complex. Attributes `rule`, and `sweep`, how many moves are proposed between samples. Results
     /// `samples (C, L, N)`, as `start`, and `accepted (C,)` of int32 or int64, how many of the moves were.
     ///
-    /// The rule `local` has no arguments; `exchange` has `clusters (E, 2)` of int32 and `weights (E,)` or `(0,)` of
-    /// float32 or float64; `hamiltonian` has `flip (G, W)`, `first (G + 1,)`, `mask`, `pattern` and `sign (T, W)` and
+    /// The rule `local` has no arguments; `exchange` has `clusters (E, 2)` of int32, `weights (E,)` or `(0,)` of float32 or
+    /// float64, `first (N + 1,)` and `of_site (2 E, 2)` of int32, see `ClusterTables`; `hamiltonian` has `flip (G, W)`, `first (G + 1,)`, `mask`, `pattern` and `sign (T, W)` and
     /// `values (T,)`, and the attribute `diagonal`.
     pub(crate) fn rbm = call_rbm
 }
@@ -30,43 +28,14 @@ handler! {
     pub(crate) fn jastrow = call_jastrow
 }
 
-/// Evaluates `$body` with `$rule` for a function that makes a chain's rule, whose arguments are taken from `$args`.
-macro_rules! with_rule {
-    ($chains:expr, $args:expr, $rule:ident => $body:expr) => {{
-        let Chains { frame, sites, .. } = *$chains;
-        match frame.attr_str("rule")? {
-            "local" => {
-                let $rule = || Local::new(sites);
-                $body
-            }
-            "exchange" => {
-                let clusters = read_clusters(&mut $args, sites)?;
-                let $rule = || Exchange::new(&clusters);
-                $body
-            }
-            "hamiltonian" => {
-                let Operator { form, values, .. } = read_operator(frame, &mut $args, sites)?;
-                with_weights!(values, values => {
-                    let sparse = SparseTerms::new(&form, values);
-                    let $rule = || Hamiltonian::new(&sparse);
-                    $body
-                })
-            }
-            other => {
-                Err(Error::invalid(format!("there is no rule '{other}', but 'local', 'exchange' and 'hamiltonian'")))
-            }
-        }
-    }};
-}
-
 fn call_rbm(frame: &Frame) -> Result<(), Error> {
     let mut args = frame.arguments();
     let chains = &Chains::read(frame, &mut args)?;
-    with_rule!(chains, args, rule => {
+    with_rule!(chains.frame, args, &chains.sizes, rule => {
         let amplitudes = RbmArguments::read(&mut args)?;
         args.finish()?;
         with_types!(amplitudes, false, (T, A, P) => {
-            let machine = amplitudes.machine::<T, A, P>(chains.sites)?;
+            let machine = amplitudes.machine::<T, A, P>(chains.sites())?;
             chains.run(|| rbm::Walker::new(&machine), rule)
         })
     })
@@ -75,7 +44,7 @@ fn call_rbm(frame: &Frame) -> Result<(), Error> {
 fn call_jastrow(frame: &Frame) -> Result<(), Error> {
     let mut args = frame.arguments();
     let chains = &Chains::read(frame, &mut args)?;
-    with_rule!(chains, args, rule => {
+    with_rule!(chains.frame, args, &chains.sizes, rule => {
         let amplitudes = JastrowArguments::read(&mut args)?;
         args.finish()?;
         if amplitudes.planes()?.0 == DataType::F32 {
@@ -91,7 +60,7 @@ fn run_jastrow<T: Real + Element, R: TransitionRule>(
     amplitudes: JastrowArguments,
     rule: impl Fn() -> R + Sync,
 ) -> Result<(), Error> {
-    let walker = jastrow::Walker::new(amplitudes.tables::<T>(1, chains.sites)?, chains.sites);
+    let walker = jastrow::Walker::new(amplitudes.tables::<T>(1, chains.sites())?, chains.sites());
     let walker = walker.map_err(|error| invalid(&error))?;
     chains.run(|| walker.clone(), rule)
 }
@@ -99,10 +68,13 @@ fn run_jastrow<T: Real + Element, R: TransitionRule>(
 /// What all rules and amplitudes have in common.
 struct Chains<'a, 'f> {
     frame: &'f Frame<'a>,
-    sites: usize,
+    /// How many local states each site has.
+    sizes: Vec<LocalIndex>,
     start: &'a [LocalIndex],
     /// Their numbers among all chains, of which the random numbers are made.
     numbers: &'a [u32],
+    /// p of the distribution |ψ|^p.
+    power: f64,
     sampling: Sampling,
 }
 
@@ -113,25 +85,19 @@ impl<'a, 'f> Chains<'a, 'f> {
         let sites = start.dims()[1];
         let numbers = args.typed::<u32>("chains")?;
         numbers.expect_dims(&start.dims()[..1])?;
-        let words = args.typed::<u32>("key")?;
-        words.expect_dims(&[KEY_WORDS])?;
-        let mut key = [0; KEY_WORDS];
-        key.copy_from_slice(words.as_slice());
+        let key = read_key(args)?;
         let power = args.any("power")?;
         power.expect_dims(&[])?;
         let power = real_numbers(power)?[0];
-        let sweep = usize::try_from(frame.attr_i64("sweep")?);
-        let sweep = sweep.map_err(|_| Error::invalid("`sweep` is negative"))?;
+        let sweep = read_sweep(frame)?;
         let (start, numbers) = (start.as_slice(), numbers.as_slice());
-        if let Some(place) = start.iter().position(|&index| index > 1) {
-            return Err(Error::invalid(format!(
-                "chain {} holds something else than one of the two local states on site {}: start it with a sample of its \
-                 Hilbert space",
-                numbers[place / sites],
-                place % sites
-            )));
-        }
-        Ok(Self { frame, sites, start, numbers, sampling: Sampling { key, power, sweep } })
+        let sizes = vec![2; sites];
+        check_indices(start, &sizes, numbers)?;
+        Ok(Self { frame, sizes, start, numbers, power, sampling: Sampling { key, sweep } })
+    }
+
+    fn sites(&self) -> usize {
+        self.sizes.len()
     }
 
     /// Has the threads of the pool run the chains.
@@ -140,7 +106,8 @@ impl<'a, 'f> Chains<'a, 'f> {
         walker: impl Fn() -> W + Sync,
         rule: impl Fn() -> R + Sync,
     ) -> Result<(), Error> {
-        let Self { frame, sites, start, numbers, ref sampling } = *self;
+        let Self { frame, start, numbers, power, ref sampling, .. } = *self;
+        let sites = self.sites();
         let mut results = frame.results();
         let samples = results.typed::<LocalIndex>("samples")?;
         let result = results.any("accepted")?;
@@ -159,7 +126,7 @@ impl<'a, 'f> Chains<'a, 'f> {
                 let samples;
                 (samples, rest) = rest.split_at_mut(of_chain);
                 let start = &start[chain * sites..][..sites];
-                *accepted = sampling::run(sampling, numbers[chain].into(), &mut walker, &mut rule, start, samples);
+                *accepted = sampling::run(sampling, power, numbers[chain].into(), &mut walker, &mut rule, start, samples);
             }
         })?;
         if result.dtype() == DataType::I32 {
@@ -175,44 +142,23 @@ impl<'a, 'f> Chains<'a, 'f> {
     }
 }
 
-/// The clusters of the rule `exchange`.
-fn read_clusters(args: &mut Arguments, sites: usize) -> Result<Clusters, Error> {
-    let clusters = args.typed::<i32>("clusters")?;
-    let weights = args.any("weights")?;
-    weights.expect_rank(1)?;
-    Clusters::new(sites, clusters.as_slice(), &real_numbers(weights)?).map_err(|error| invalid(&error))
-}
-
-/// The operator of the rule `hamiltonian`.
-fn read_operator<'a>(
-    frame: &Frame<'a>,
-    args: &mut Arguments<'_, 'a>,
-    sites: usize,
-) -> Result<Operator<'a, TermsOf>, Error> {
-    // What the states are doesn't matter, only that there are two.
-    let kind = StateRange { start: 0.0, step: 1.0, size: 2 };
-    let sites = Sites::new(sites, vec![kind], &[]).map_err(|error| invalid(&error))?;
-    Operator::on_sites(frame, args, sites)
-}
-
-/// Real numbers of 32 or 64 bits.
-fn real_numbers(buffer: AnyBuffer) -> Result<Vec<f64>, Error> {
-    if buffer.dtype() == DataType::F32 {
-        return Ok(buffer.typed::<f32>()?.as_slice().iter().map(|&number| number.into()).collect());
-    }
-    Ok(buffer.typed::<f64>()?.as_slice().to_vec())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::POOLS;
+    use ferroket_kernels::sampling::KEY_WORDS;
     use ferroket_xla_ffi::testing::{TestFrame, Threads};
 
     /// Two chains of three sites, of which each amplitude is as large.
     fn frame(threads: Threads, start: &[LocalIndex; 6], rule: &str) -> TestFrame {
         let frame = TestFrame::new(threads).attr_str("rule", rule).attr_i64("sweep", 2).attr_bool("diagonal", true);
         frame.arg(start, &[2, 3]).arg(&[4_u32, 9], &[2]).arg(&[1_u32; KEY_WORDS], &[KEY_WORDS]).arg(&[2.0], &[])
+    }
+
+    /// With two clusters, of which the first and the last site have one, and the site between them both.
+    fn with_clusters(frame: TestFrame, clusters: &[i32; 4]) -> TestFrame {
+        let frame = frame.arg(clusters, &[2, 2]).arg::<f64>(&[], &[0]);
+        frame.arg(&[0, 1, 3, 4], &[4]).arg(&[0, 1, 0, 0, 1, 2, 1, 1], &[4, 2])
     }
 
     fn with_jastrow(frame: TestFrame) -> TestFrame {
@@ -237,7 +183,7 @@ mod tests {
     #[test]
     fn exchanges_keep_the_sum() {
         let frame =
-            frame(Threads::None, &[0, 1, 0, 1, 1, 0], "exchange").arg(&[0, 1, 1, 2], &[2, 2]).arg::<f64>(&[], &[0]);
+            with_clusters(frame(Threads::None, &[0, 1, 0, 1, 1, 0], "exchange"), &[0, 1, 1, 2]);
         let mut frame = with_jastrow(frame);
         assert_eq!(frame.execute(jastrow), Ok(()));
         let sums: Vec<u16> = frame.read::<LocalIndex>(0).chunks(3).map(|sample| sample.iter().sum()).collect();
@@ -268,7 +214,7 @@ mod tests {
             message(frame(Threads::None, &start, "exchange")),
             "argument 4 'clusters' is missing: the call has 4"
         );
-        let clusters = frame(Threads::None, &start, "exchange").arg(&[0, 3], &[1, 2]).arg::<f64>(&[], &[0]);
+        let clusters = with_clusters(frame(Threads::None, &start, "exchange"), &[0, 3, 0, 1]);
         assert_eq!(
             message(with_jastrow(clusters)),
             "edge 0 joins the sites 0 and 3, but there are 3 sites, counted from 0"
@@ -278,8 +224,8 @@ mod tests {
         assert_eq!(message(more.arg(&[0, 1], &[1, 2])), "the call has 7 arguments, but the handler takes 6");
         assert_eq!(
             message(with_jastrow(frame(Threads::None, &[0, 1, 0, 1, 2, 0], "local"))),
-            "chain 9 holds something else than one of the two local states on site 1: start it with a sample of its \
-             Hilbert space"
+            "chain 9 holds something else than one of the local states on site 1: start it with a sample of its Hilbert \
+             space"
         );
     }
 }

@@ -20,13 +20,16 @@ mod local_values;
 mod marker;
 mod operators;
 mod padded;
+mod proposals;
+mod rules;
 #[cfg(test)]
 mod testing;
 
 /// The handlers by the names under which they are registered.
-pub const HANDLERS: [(&str, Handler); 12] = [
+pub const HANDLERS: [(&str, Handler); 13] = [
     ("ferroket_chains_jastrow", chains::jastrow),
     ("ferroket_chains_rbm", chains::rbm),
+    ("ferroket_chains_network", proposals::proposals),
     ("ferroket_distinct_rows", distinct::distinct_rows),
     ("ferroket_ising", ising::connected_elements),
     ("ferroket_terms", padded::terms),

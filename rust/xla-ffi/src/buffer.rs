@@ -93,6 +93,20 @@ unsafe fn describe(buffer: *const raw::Buffer, name: &'static str) -> Result<(Sh
     Ok((Shape { name, dtype: DataType::from_raw(buffer.dtype), dims, len }, buffer.data.cast()))
 }
 
+/// Where the elements of a buffer are, if it has any.
+///
+/// # Safety
+/// As for [`describe`].
+pub(crate) unsafe fn address(buffer: *const raw::Buffer) -> Option<usize> {
+    // SAFETY: as in `describe`.
+    if buffer.is_null() || unsafe { (*buffer).struct_size } < size_of::<raw::Buffer>() {
+        return None;
+    }
+    // SAFETY: as just checked; `dims` points to `rank` numbers.
+    let (dims, data) = unsafe { (raw_slice((*buffer).dims, (*buffer).rank)?, (*buffer).data) };
+    (!dims.contains(&0) && !data.is_null()).then(|| data.addr())
+}
+
 /// The product of the dimensions, if it is a number at all.
 pub(crate) fn element_count(dims: &[usize]) -> Option<usize> {
     // With a zero anywhere the product is zero, whatever the others multiply to.
@@ -145,11 +159,6 @@ impl<'a> AnyBuffer<'a> {
         // SAFETY: handed on to the caller.
         let (shape, data) = unsafe { describe(buffer, name) }?;
         Ok(Self { shape, data, _call: PhantomData })
-    }
-
-    /// Where the elements are.
-    pub(crate) fn address(&self) -> usize {
-        self.data.addr()
     }
 
     /// The buffer as one of `T`; an error if its elements are of another type.

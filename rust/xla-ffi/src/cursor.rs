@@ -70,6 +70,18 @@ impl<'f, 'a> Results<'f, 'a> {
         self.any(name)?.typed()
     }
 
+    /// The next result, which begins as the next argument: in its memory where the call says so, or as a copy.
+    pub fn updated<T: Element>(
+        &mut self,
+        args: &mut Arguments<'_, 'a>,
+        name: &'static str,
+    ) -> Result<BufferMut<'a, T>, Error> {
+        let result = self.frame.updated(args.taken, self.taken, name)?;
+        args.taken += 1;
+        self.taken += 1;
+        Ok(result)
+    }
+
     /// An error if there is a result that was not taken.
     pub fn finish(self) -> Result<(), Error> {
         all_taken("result", self.frame.results_len(), self.taken)
@@ -118,6 +130,22 @@ mod tests {
         assert_eq!(outcome, Ok(()));
         assert_eq!(frame.read::<f64>(0), [7.0, 2.0, 3.0]);
         assert_eq!(frame.read::<i32>(1), [7]);
+    }
+
+    #[test]
+    fn results_begin_as_arguments() {
+        let mut frame = TestFrame::new(Threads::None).arg(&[1_i32, 2], &[2]).arg(&[5.0], &[]).arg(&[3_i32], &[]);
+        frame = frame.aliased_result(0).result::<f64>(&[]);
+        let outcome = frame.run(|frame| {
+            let (mut args, mut results) = (frame.arguments(), frame.results());
+            let counts = results.updated::<i32>(&mut args, "counts")?.into_mut_slice();
+            results.updated::<f64>(&mut args, "sum")?.as_mut_slice()[0] += 1.0;
+            counts[1] += args.scalar::<i32>("more")?;
+            args.finish()?;
+            results.finish()
+        });
+        assert_eq!(outcome, Ok(()));
+        assert_eq!((frame.read::<i32>(0), frame.read::<f64>(1)), (vec![1, 5], vec![6.0]));
     }
 
     #[test]

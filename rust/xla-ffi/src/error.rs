@@ -51,6 +51,16 @@ pub enum Error {
         /// Index of the argument.
         arg: usize,
     },
+    /// An argument lies in the memory of a result that the handler has taken to update it.
+    #[error("argument {index} '{name}' is in the memory of result {result}, which was handed out before")]
+    Updated {
+        /// Index of the argument.
+        index: usize,
+        /// What the handler calls it.
+        name: &'static str,
+        /// Index of the result.
+        result: usize,
+    },
     /// A buffer holds elements of another type.
     #[error("'{name}' has dtype {found}, expected {expected}")]
     Dtype {
@@ -128,7 +138,9 @@ impl Error {
     #[must_use]
     pub fn code(&self) -> c_int {
         match self {
-            Self::Malformed(_) | Self::Panicked(_) | Self::ResultTaken { .. } => raw::CODE_INTERNAL,
+            Self::Malformed(_) | Self::Panicked(_) | Self::ResultTaken { .. } | Self::Updated { .. } => {
+                raw::CODE_INTERNAL
+            }
             _ => raw::CODE_INVALID_ARGUMENT,
         }
     }

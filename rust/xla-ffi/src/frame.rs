@@ -1,8 +1,8 @@
 //! One call, seen from the handler: its arguments, results and attributes.
 
 use crate::attributes::Attributes;
-use crate::buffer::raw_slice;
-use crate::{AnyBuffer, AnyBufferMut, Arguments, Error, Pool, Results, raw};
+use crate::buffer::{address, raw_slice};
+use crate::{AnyBuffer, AnyBufferMut, Arguments, BufferMut, Element, Error, Pool, Results, raw};
 use std::cell::Cell;
 use std::ffi::c_void;
 
@@ -12,6 +12,8 @@ pub struct Frame<'a> {
     ctx: *mut raw::ExecutionContext,
     args: &'a [*mut c_void],
     results: &'a [*mut c_void],
+    /// Which arguments have been handed out, to be read or to be updated.
+    given: Box<[Cell<bool>]>,
     /// Which results have been handed out.
     taken: Box<[Cell<bool>]>,
     pub(crate) attrs: Attributes<'a>,
@@ -49,6 +51,7 @@ impl<'a> Frame<'a> {
             ctx: frame.ctx,
             args,
             results,
+            given: args.iter().map(|_| Cell::new(false)).collect(),
             taken: results.iter().map(|_| Cell::new(false)).collect(),
             attrs: Attributes { types, names, values },
         })
@@ -78,8 +81,46 @@ impl<'a> Frame<'a> {
         let Some(buffer) = self.args.get(index) else {
             return Err(Error::Missing { kind: "argument", index, name, count });
         };
+        let updated = |place: usize| self.taken[place].get() && same_memory(buffer.cast(), self.results[place].cast());
+        if let Some(result) = (0..self.results.len()).find(|&place| updated(place)) {
+            return Err(Error::Updated { index, name, result });
+        }
+        self.given[index].set(true);
         // SAFETY: all arguments are buffers, see `new`. Results that lie in the same memory are not handed out.
         unsafe { AnyBuffer::new(buffer.cast(), name) }
+    }
+
+    /// Result `index`, with what argument `arg` holds: the same memory where the call says so, or a copy.
+    pub(crate) fn updated<T: Element>(
+        &self,
+        arg: usize,
+        index: usize,
+        name: &'static str,
+    ) -> Result<BufferMut<'a, T>, Error> {
+        let (Some(from), Some(to)) = (self.args.get(arg), self.results.get(index)) else {
+            // Whichever is missing says so.
+            self.arg(arg, name)?;
+            return self.result(index, name)?.typed();
+        };
+        if !same_memory(from.cast(), to.cast()) {
+            let from = self.arg(arg, name)?.typed::<T>()?;
+            let mut to = self.result(index, name)?.typed::<T>()?;
+            to.expect_dims(from.dims())?;
+            to.as_mut_slice().copy_from_slice(from.as_slice());
+            return Ok(to);
+        }
+        if self.taken[index].replace(true) {
+            return Err(Error::ResultTaken { index, name });
+        }
+        let others = self.args.iter().enumerate().filter(|(place, _)| *place != arg);
+        let also = others.map(|(place, &other)| (place, other)).find(|&(_, other)| same_memory(other.cast(), to.cast()));
+        let arg = if self.given[arg].replace(true) { Some(arg) } else { also.map(|(place, _)| place) };
+        if let Some(arg) = arg {
+            return Err(Error::Aliased { index, name, arg });
+        }
+        // SAFETY: all results are buffers, see `new`. This one is handed out for the first time, results don't overlap
+        // each other. The argument in its memory was not handed out, and won't be, and there is no other.
+        unsafe { AnyBufferMut::new(to.cast(), name) }?.typed()
     }
 
     /// Result `index`, which messages will call `name`. Each result can be had once.
@@ -110,12 +151,9 @@ impl<'a> Frame<'a> {
 /// Whether an argument and a result are the same memory. The runtime aliases whole buffers or none, so comparing where
 /// they start is enough; empty ones may share an address and overlap with nothing.
 fn same_memory(arg: *const raw::Buffer, result: *const raw::Buffer) -> bool {
-    let start = |buffer: *const raw::Buffer| {
-        // SAFETY: arguments and results are null or buffers of the runtime, see `Frame::new`.
-        let buffer = unsafe { AnyBuffer::new(buffer, "") }.ok().filter(|buffer| !buffer.is_empty())?;
-        Some(buffer.address()).filter(|&address| address != 0)
-    };
-    start(arg).is_some_and(|address| start(result) == Some(address))
+    // SAFETY: arguments and results are null or buffers of the runtime, see `Frame::new`.
+    let [arg, result] = [arg, result].map(|buffer| unsafe { address(buffer) });
+    arg.is_some() && arg == result
 }
 
 #[cfg(test)]
@@ -215,6 +253,49 @@ mod tests {
             message(&mut call, |frame| frame.result(0, "y").map(drop)),
             "result 0 'y' shares its memory with argument 1; call without input_output_aliases for that pair"
         );
+    }
+
+    #[test]
+    fn an_argument_is_updated_in_its_place_or_in_a_copy() {
+        let add = |frame: &Frame| {
+            let mut sums = frame.updated::<f64>(0, 0, "sums")?;
+            sums.as_mut_slice().iter_mut().for_each(|sum| *sum += 1.0);
+            Ok(())
+        };
+        for mut call in [
+            TestFrame::new(Threads::None).arg(&[1.0, 2.0], &[2]).aliased_result(0),
+            TestFrame::new(Threads::None).arg(&[1.0, 2.0], &[2]).result::<f64>(&[2]),
+        ] {
+            ok(&mut call, add);
+            assert_eq!(call.read::<f64>(0), [2.0, 3.0]);
+        }
+        let mut other = TestFrame::new(Threads::None).arg(&[1.0, 2.0], &[2]).result::<f64>(&[1]);
+        assert_eq!(message(&mut other, add), "'sums' has shape [1], expected [2]");
+        let mut missing = TestFrame::new(Threads::None).arg(&[1.0, 2.0], &[2]);
+        assert_eq!(message(&mut missing, add), "result 0 'sums' is missing: the call has 0");
+    }
+
+    #[test]
+    fn an_argument_that_is_updated_is_not_read() {
+        let mut call = TestFrame::new(Threads::None).arg(&[1.0, 2.0], &[2]).aliased_result(0);
+        let message_of_reading = message(&mut call, |frame| {
+            let _sums = frame.updated::<f64>(0, 0, "sums")?;
+            frame.arg(0, "x").map(drop)
+        });
+        assert_eq!(message_of_reading, "argument 0 'x' is in the memory of result 0, which was handed out before");
+        let message_of_updating = message(&mut call, |frame| {
+            let _x = frame.arg(0, "x")?;
+            frame.updated::<f64>(0, 0, "sums").map(drop)
+        });
+        assert_eq!(
+            message_of_updating,
+            "result 0 'sums' shares its memory with argument 0; call without input_output_aliases for that pair"
+        );
+        let twice = message(&mut call, |frame| {
+            let _sums = frame.updated::<f64>(0, 0, "sums")?;
+            frame.updated::<f64>(0, 0, "sums").map(drop)
+        });
+        assert_eq!(twice, "result 0 'sums' was handed out before");
     }
 
     #[test]

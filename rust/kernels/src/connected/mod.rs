@@ -9,7 +9,7 @@ mod elements;
 mod form;
 pub mod ising;
 pub mod matrices;
-mod offsets;
+pub(crate) mod offsets;
 pub mod terms;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -6,17 +6,17 @@ use std::ops::Range;
 
 /// A range, of offsets that were checked.
 #[inline(always)]
-pub(super) fn range(offsets: &[i32], index: usize) -> Range<usize> {
+pub(crate) fn range(offsets: &[i32], index: usize) -> Range<usize> {
     offsets[index] as usize..offsets[index + 1] as usize
 }
 
 /// All ranges, of offsets that were checked.
-pub(super) fn ranges(offsets: &[i32]) -> impl Iterator<Item = Range<usize>> {
+pub(crate) fn ranges(offsets: &[i32]) -> impl Iterator<Item = Range<usize>> {
     offsets.windows(2).map(|ends| ends[0] as usize..ends[1] as usize)
 }
 
 /// An error unless `offsets` begin at 0, don't fall and end at `end`.
-pub(super) fn check_offsets(name: &str, offsets: &[i32], end: usize) -> Result<(), Error> {
+pub(crate) fn check_offsets(name: &str, offsets: &[i32], end: usize) -> Result<(), Error> {
     let (Some(&first), Some(&last)) = (offsets.first(), offsets.last()) else {
         return check(false, || format!("`{name}` is empty, but has one number more than it has ranges"));
     };

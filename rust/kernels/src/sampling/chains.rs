@@ -7,7 +7,7 @@
 //! is to know: a chain is the same whichever thread, device or process runs it, and beside whichever others.
 
 use crate::amplitudes::Walker;
-use crate::sampling::rules::TransitionRule;
+use crate::sampling::rules::{Change, TransitionRule};
 use crate::sites::LocalIndex;
 use chacha20::ChaCha8Rng;
 use pulp::{Arch, Simd, WithSimd};
@@ -24,28 +24,28 @@ pub type Key = [u32; KEY_WORDS];
 pub struct Sampling {
     /// What their random numbers depend on.
     pub key: Key,
-    /// p of the distribution |ψ|^p.
-    pub power: f64,
     /// So many moves are proposed between samples.
     pub sweep: usize,
 }
 
-/// Runs one chain from a configuration on, to the end of which it goes, and writes its samples, one behind the other.
-/// Gives how many moves were accepted. The chain has this number among all.
+/// Runs one chain of the distribution |ψ|^p from a configuration on, and writes its samples, one behind the other. Gives
+/// how many moves were accepted. The chain has this number among all.
 pub fn run<W: Walker, R: TransitionRule>(
     sampling: &Sampling,
+    power: f64,
     number: u64,
     walker: &mut W,
     rule: &mut R,
     start: &[LocalIndex],
     samples: &mut [LocalIndex],
 ) -> u64 {
-    Arch::new().dispatch(Chain { sampling, number, walker, rule, start, samples })
+    Arch::new().dispatch(Chain { sampling, power, number, walker, rule, start, samples })
 }
 
 /// What [`run`] does.
 struct Chain<'a, W, R> {
     sampling: &'a Sampling,
+    power: f64,
     number: u64,
     walker: &'a mut W,
     rule: &'a mut R,
@@ -58,28 +58,29 @@ impl<W: Walker, R: TransitionRule> WithSimd for Chain<'_, W, R> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> u64 {
-        let Self { sampling, number, walker, rule, start, samples } = self;
+        let Self { sampling, power, number, walker, rule, start, samples } = self;
         let mut rng = random_numbers(&sampling.key, number);
         let mut indices = start.to_vec();
-        let mut sites = Vec::new();
+        let mut change = Change::default();
         let mut accepted = 0;
         walker.visit(simd, &indices);
         rule.visit(&indices);
         for sample in samples.chunks_exact_mut(indices.len().max(1)) {
             for _ in 0..sampling.sweep {
-                sites.clear();
+                change.clear();
                 // How much likelier the way back is proposed than the way there.
-                let Some(correction) = rule.propose(&mut rng, &mut sites) else { continue };
+                let Some(correction) = rule.propose(&mut rng, &indices, &mut change) else { continue };
                 let uniform: f64 = rng.random();
-                let odds =
-                    if sites.is_empty() { 1.0 } else { walker.odds(simd, &indices, &sites).to_the(sampling.power) };
+                let odds = if change.is_empty() {
+                    1.0
+                } else {
+                    walker.odds(simd, &indices, &change.sites).to_the(power)
+                };
                 // Not accepted if it isn't a number.
                 if uniform < odds * correction {
                     accepted += 1;
-                    if !sites.is_empty() {
-                        for &site in &sites {
-                            indices[site as usize] ^= 1;
-                        }
+                    if !change.is_empty() {
+                        change.apply(&mut indices);
                         walker.accept(simd, &indices);
                         rule.accept();
                     }
@@ -94,7 +95,7 @@ impl<W: Walker, R: TransitionRule> WithSimd for Chain<'_, W, R> {
 }
 
 /// The random numbers of a chain.
-fn random_numbers(key: &Key, chain: u64) -> ChaCha8Rng {
+pub(super) fn random_numbers(key: &Key, chain: u64) -> ChaCha8Rng {
     let mut seed = [0; 4 * KEY_WORDS];
     for (bytes, word) in seed.chunks_exact_mut(4).zip(key) {
         bytes.copy_from_slice(&word.to_le_bytes());
@@ -134,10 +135,10 @@ mod tests {
     }
 
     fn samples(key: u32, power: f64, chain: u64, up: f64, length: usize) -> (Vec<LocalIndex>, u64) {
-        let sampling = Sampling { key: [key; KEY_WORDS], power, sweep: 5 };
+        let sampling = Sampling { key: [key; KEY_WORDS], sweep: 5 };
         let mut samples = vec![7; 3 * length];
         let mut walker = Product { up, visited: Vec::new() };
-        let accepted = run(&sampling, chain, &mut walker, &mut Local::new(3), &[0, 1, 0], &mut samples);
+        let accepted = run(&sampling, power, chain, &mut walker, &mut Local::new(&[2; 3]), &[0, 1, 0], &mut samples);
         (samples, accepted)
     }
 

@@ -1,9 +1,12 @@
 //! Markov chains of configurations.
 //!
 //! A [`rules::TransitionRule`] proposes moves, a [`crate::amplitudes::Walker`] gives the ratio of the amplitudes, and
-//! [`run`] accepts or rejects by the rule of Metropolis and Hastings.
+//! [`run`] accepts or rejects by the rule of Metropolis and Hastings. Where the amplitudes are evaluated elsewhere, chains
+//! [`proceed`] from one proposal to the next.
 
 mod chains;
+mod proposals;
 pub mod rules;
 
 pub use chains::{KEY_WORDS, Key, Sampling, run};
+pub use proposals::{Chain, PROGRESS_WORDS, proceed};

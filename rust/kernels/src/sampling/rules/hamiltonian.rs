@@ -1,6 +1,6 @@
 //! Moves to connected configurations.
 
-use super::TransitionRule;
+use super::{Change, TransitionRule};
 use super::members::Members;
 use crate::connected::terms::{SparseTerms, words};
 use crate::numbers::Weight;
@@ -82,16 +82,18 @@ impl<V: Weight> TransitionRule for Hamiltonian<'_, V> {
         self.listed.resize(terms.groups(), false);
     }
 
-    fn propose(&mut self, rng: &mut impl Rng, sites: &mut Vec<u32>) -> Option<f64> {
+    fn propose(&mut self, rng: &mut impl Rng, indices: &[LocalIndex], change: &mut Change) -> Option<f64> {
         let Self { terms, state: State { bits, parts }, nonzero, changed, groups, listed, toggled, .. } = self;
         let group = nonzero.any(rng)?;
-        sites.extend_from_slice(terms.sites(group as usize));
-        self.sites.clone_from(sites);
+        for &site in terms.sites(group as usize) {
+            change.push(site, indices[site as usize] ^ 1);
+        }
+        self.sites.clone_from(&change.sites);
         changed.clear();
         groups.clear();
         toggled.clear();
-        Self::flip(bits, sites);
-        for &site in &*sites {
+        Self::flip(bits, &change.sites);
+        for &site in &change.sites {
             for &(term, group) in terms.of_site(site as usize) {
                 let part = terms.part(term as usize, bits);
                 let before = std::mem::replace(&mut parts[term as usize], part);
@@ -170,7 +172,7 @@ mod tests {
             let tables = TermTables { flip: &flip, first: &first, mask: &mask, pattern: &pattern, sign: &sign };
             let terms = Terms::new(&of_spins, tables, n, true).expect("tables");
             let sparse = SparseTerms::new(&terms, &values);
-            let start = indices(rng, sites);
+            let start = indices(rng, sites, 2);
             compare(&mut Hamiltonian::new(&sparse), rng, start, |indices| {
                 let bit = |row: &[u32], site: usize| row[site / 32] >> (site % 32) & 1;
                 let row = |table: &[u32], row: usize| table[row * words..][..words].to_vec();
@@ -182,7 +184,10 @@ mod tests {
                 };
                 (0..=groups)
                     .filter(|group| (3 * group..3 * group + 3).map(term).sum::<f64>() != 0.0)
-                    .map(|group| ((0..sites as u32).filter(|&s| bit(&row(&flip, group), s as usize) == 1).collect(), 1.0))
+                    .map(|group| {
+                        let flipped = (0..sites as u32).filter(|&s| bit(&row(&flip, group), s as usize) == 1);
+                        (flipped.map(|site| (site, indices[site as usize] ^ 1)).collect(), 1.0)
+                    })
                     .collect()
             });
         }

@@ -1,4 +1,4 @@
-//! How chains propose to move, on sites with two local states.
+//! How chains propose to move.
 //!
 //! The rules are those of `NetKet`'s samplers: `LocalRule`, `ExchangeRule`, of which `FermionHopRule` is one, and
 //! `HamiltonianRule`.
@@ -10,49 +10,113 @@ mod exchange;
 mod hamiltonian;
 mod members;
 #[cfg(test)]
-mod testing;
+pub(super) mod testing;
 
-pub use exchange::{Clusters, Exchange};
+pub use exchange::{ClusterTables, Clusters, Exchange};
 pub use hamiltonian::Hamiltonian;
 
-/// Proposes moves of one chain.
+/// What a move changes: some sites, each named once, and their new local indices.
+#[derive(Debug, Clone, Default)]
+pub struct Change {
+    /// The sites.
+    pub sites: Vec<u32>,
+    /// The local indices that they get.
+    pub to: Vec<LocalIndex>,
+}
+
+impl Change {
+    /// Nothing changes.
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        self.sites.clear();
+        self.to.clear();
+    }
+
+    /// Changes one more site.
+    #[inline(always)]
+    pub fn push(&mut self, site: u32, to: LocalIndex) {
+        self.sites.push(site);
+        self.to.push(to);
+    }
+
+    /// Whether nothing changes.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.sites.is_empty()
+    }
+
+    /// Makes the change in a configuration.
+    #[inline(always)]
+    pub fn apply(&self, indices: &mut [LocalIndex]) {
+        for (&site, &to) in self.sites.iter().zip(&self.to) {
+            indices[site as usize] = to;
+        }
+    }
+}
+
+/// Proposes moves of one chain. What it proposes depends on the configuration and on the random numbers alone.
 pub trait TransitionRule {
     /// Goes to a configuration of local indices.
     fn visit(&mut self, indices: &[LocalIndex]);
 
-    /// Adds the sites that are to be flipped, and gives T(σ' → σ) / T(σ → σ'); `None` if there is no move.
-    fn propose(&mut self, rng: &mut impl Rng, sites: &mut Vec<u32>) -> Option<f64>;
+    /// Adds what is to be changed, and gives T(σ' → σ) / T(σ → σ'); `None` if there is no move. The indices are those
+    /// of the configuration where it is.
+    fn propose(&mut self, rng: &mut impl Rng, indices: &[LocalIndex], change: &mut Change) -> Option<f64>;
 
     /// Goes where it has proposed to, which is elsewhere.
     fn accept(&mut self);
 
     /// Stays where it is.
     fn reject(&mut self);
-}
 
-/// Flips one site, all being as likely.
-#[derive(Debug, Clone)]
-pub struct Local {
-    sites: u32,
-}
+    /// How many words [`TransitionRule::keep`] fills.
+    fn kept(&self) -> usize {
+        0
+    }
 
-impl Local {
-    /// On so many sites.
-    #[must_use]
-    pub fn new(sites: usize) -> Self {
-        Self { sites: sites as u32 }
+    /// Keeps what it knows of the configuration where it is.
+    fn keep(&self, _: &mut [u32]) {}
+
+    /// Goes to a configuration at which [`TransitionRule::keep`] gave these words.
+    fn restore(&mut self, indices: &[LocalIndex], _: &[u32]) {
+        self.visit(indices);
     }
 }
 
-impl TransitionRule for Local {
+/// Gives one site another local state, all sites being as likely, and all other states.
+#[derive(Debug, Clone)]
+pub struct Local<'a> {
+    /// How many local states each site has.
+    sizes: &'a [LocalIndex],
+}
+
+impl<'a> Local<'a> {
+    /// On sites with so many local states.
+    #[must_use]
+    pub fn new(sizes: &'a [LocalIndex]) -> Self {
+        Self { sizes }
+    }
+}
+
+impl TransitionRule for Local<'_> {
     fn visit(&mut self, _: &[LocalIndex]) {}
 
     #[inline(always)]
-    fn propose(&mut self, rng: &mut impl Rng, sites: &mut Vec<u32>) -> Option<f64> {
-        if self.sites == 0 {
+    fn propose(&mut self, rng: &mut impl Rng, indices: &[LocalIndex], change: &mut Change) -> Option<f64> {
+        if self.sizes.is_empty() {
             return None;
         }
-        sites.push(rng.random_range(0..self.sites));
+        let site = rng.random_range(0..self.sizes.len() as u32);
+        let from = indices[site as usize];
+        match self.sizes[site as usize] {
+            0 | 1 => {}
+            2 => change.push(site, from ^ 1),
+            size => {
+                let to = rng.random_range(0..size - 1);
+                change.push(site, to + LocalIndex::from(to >= from));
+            }
+        }
         Some(1.0)
     }
 
@@ -66,17 +130,24 @@ mod tests {
     use super::*;
     use rand::SeedableRng;
     use rand::rngs::StdRng;
+    use std::collections::HashMap;
 
     #[test]
-    fn sites_are_all_as_likely() {
+    fn sites_and_states_are_all_as_likely() {
         let rng = &mut StdRng::seed_from_u64(1);
-        let mut counts = [0; 5];
-        for _ in 0..50_000 {
-            let mut sites = Vec::new();
-            assert_eq!(Local::new(5).propose(rng, &mut sites), Some(1.0));
-            counts[sites[0] as usize] += 1;
+        let (sizes, indices) = ([2, 4, 1], [1, 2, 0]);
+        let mut counts = HashMap::new();
+        for _ in 0..30_000 {
+            let mut change = Change::default();
+            assert_eq!(Local::new(&sizes).propose(rng, &indices, &mut change), Some(1.0));
+            *counts.entry((change.sites, change.to)).or_insert(0) += 1;
         }
-        assert!(counts.iter().all(|&count: &i32| (count - 10_000).abs() < 400), "{counts:?}");
-        assert_eq!(Local::new(0).propose(rng, &mut Vec::new()), None);
+        let changes = [(vec![0], vec![0]), (vec![1], vec![0]), (vec![1], vec![1]), (vec![1], vec![3]), (vec![], vec![])];
+        for (change, expected) in changes.into_iter().zip([10_000, 3_333, 3_333, 3_333, 10_000]) {
+            let found: i32 = counts.remove(&change).unwrap_or(0);
+            assert!((found - expected).abs() < 300, "{change:?}");
+        }
+        assert!(counts.is_empty());
+        assert_eq!(Local::new(&[]).propose(rng, &[], &mut Change::default()), None);
     }
 }

@@ -1,0 +1,136 @@
+"""The primitive ``chain_proposals``: Markov chains around a network, from one evaluation of it to the next, on CPUs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
+
+from ferroket.ffi.chains import key_words
+from ferroket.ffi.compact import on_one_device
+from ferroket.ffi.family import Attribute, Attributes, for_handler, static
+from ferroket.ffi.primitives import batched
+from ferroket.ffi.varying import align
+
+_PROGRESS_WORDS = 5
+_ACCEPTED = 2
+"""The word of the progress that counts the moves that were accepted."""
+_N_BEFORE = 4
+"""How many arguments of the handler come before those that it updates."""
+
+
+@partial(jax.tree_util.register_dataclass)
+@dataclass(frozen=True)
+class Chains:
+    """Chains, and what is kept of them between two calls. All of it is the kernel's business but what is named here.
+
+    Args:
+        indices: Their configurations, local indices, uint16 ``(C, N)``.
+        progress: What they have done, uint32 ``(C, 5)``.
+        kept: What their rule keeps, uint32 ``(C, R)``.
+        log_prob: The logarithm of |ψ|^p at the configurations, float32 or float64 ``(C,)``.
+        samples: The samples, local indices, uint16 ``(C, L, N)``.
+        log_probs: The logarithms of |ψ|^p of the samples, ``(C, L)``.
+    """
+
+    indices: Any
+    progress: Any
+    kept: Any
+    log_prob: Any
+    samples: Any
+    log_probs: Any
+
+    @classmethod
+    def starting(cls, indices: jax.Array, log_prob: jax.Array, length: int, kept: int) -> "Chains":
+        """Chains that have done nothing yet.
+
+        Args:
+            indices: Where they start.
+            log_prob: The logarithm of |ψ|^p there.
+            length: L, how many samples each will give.
+            kept: R, how many words the rule keeps.
+        """
+        n_chains, n_sites = indices.shape
+        return cls(
+            indices.astype(np.uint16),
+            jnp.zeros((n_chains, _PROGRESS_WORDS), np.uint32),
+            jnp.zeros((n_chains, kept), np.uint32),
+            log_prob,
+            jnp.zeros((n_chains, length, n_sites), np.uint16),
+            jnp.zeros((n_chains, length), log_prob.dtype),
+        )
+
+    @property
+    def accepted(self) -> jax.Array:
+        """How many moves of each chain were accepted, ``(C,)``."""
+        return self.progress[:, _ACCEPTED]
+
+
+_N_UPDATED = len(fields(Chains))
+
+
+def chain_proposals(
+    chains: Chains,
+    answers: jax.Array,
+    numbers: jax.Array,
+    key: jax.Array,
+    sizes: jax.Array,
+    of_rule: Sequence[jax.Array],
+    **attributes: Attribute,
+) -> tuple[Chains, jax.Array, jax.Array]:
+    """Has chains go on, by the rule of Metropolis and Hastings, until they need |ψ|^p where they don't know it.
+
+    A chain is the same for any number of proposals, and beside whichever others.
+
+    Args:
+        chains: The chains. They may not be sharded, except by :func:`jax.shard_map`.
+        answers: The logarithms of |ψ|^p of what they have proposed last, ``(C, K)``; anything at first.
+        numbers: The numbers of the chains, uint32 ``(C,)``.
+        key: A key of :mod:`jax.random`, typed or not, on which the random numbers depend.
+        sizes: How many local states each site has, uint16 ``(N,)``.
+        of_rule: The numbers of the rule that proposes moves.
+        attributes: ``rule``, its name; ``sweep``, how many moves are proposed between samples; the rule's own.
+
+    Returns:
+        ``(chains, proposals, waiting)``: the chains; for each the next configuration that it asks about, and those that
+        it will ask about if the ones before are rejected, local indices, uint16 ``(C, K, N)``; and how many chains wait
+        for an answer, an int32 scalar. Where it is 0, all have made all moves.
+    """
+    before = (answers, numbers.astype(np.uint32), key_words(key), sizes.astype(np.uint16))
+    updated = [getattr(chains, field.name) for field in fields(Chains)]
+    results = chain_proposals_p.bind(*align([*before, *updated, *of_rule]), attributes=static(attributes))
+    return Chains(*results[:_N_UPDATED]), *results[_N_UPDATED:]
+
+
+chain_proposals_p = Primitive("chain_proposals")
+chain_proposals_p.multiple_results = True
+chain_proposals_p.def_impl(jax.jit(chain_proposals_p.bind, static_argnames=("attributes",)))
+
+
+def _types(answers: Any, *args: Any, **_: Any) -> list[Any]:
+    updated = args[_N_BEFORE - 1 :][:_N_UPDATED]
+    indices = updated[0]
+    proposals = on_one_device(indices, (*answers.shape, indices.shape[1]), indices.dtype)
+    return [*updated, proposals, on_one_device(indices, (), np.dtype(np.int32))]
+
+
+def _call(answers: jax.Array, *args: jax.Array, attributes: Attributes) -> list[jax.Array]:
+    updated = args[_N_BEFORE - 1 :][:_N_UPDATED]
+    results = [
+        *(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in updated),
+        jax.ShapeDtypeStruct((*answers.shape, updated[0].shape[1]), np.uint16),
+        jax.ShapeDtypeStruct((), np.int32),
+    ]
+    aliases = {_N_BEFORE + place: place for place in range(_N_UPDATED)}
+    call = jax.ffi.ffi_call("ferroket_chains_network", results, input_output_aliases=aliases)
+    return list(call(answers, *args, **for_handler(attributes)))
+
+
+chain_proposals_p.def_abstract_eval(_types)
+batching.primitive_batchers[chain_proposals_p] = batched(chain_proposals_p, any_batch=False)
+mlir.register_lowering(chain_proposals_p, mlir.lower_fun(_call, multiple_results=True), platform="cpu")

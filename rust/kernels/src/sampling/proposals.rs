@@ -1,0 +1,317 @@
+//! Markov chains around an amplitude that is evaluated elsewhere, for many configurations at once.
+//!
+//! A chain goes on by itself until it has proposed so many configurations whose amplitudes it doesn't know: the next
+//! one, and those that it proposes if the ones before are rejected. It goes back to where it proposed the first, and is
+//! told what the amplitudes are. Then it makes the same moves again, up to the first proposal that is accepted, and goes
+//! on from there. So a chain is the same however many amplitudes are evaluated at once; those that it asked for in vain
+//! had no influence.
+
+use crate::numbers::Real;
+use crate::sampling::Sampling;
+use crate::sampling::chains::random_numbers;
+use crate::sampling::rules::{Change, TransitionRule};
+use crate::sites::LocalIndex;
+use pulp::Arch;
+use rand::RngExt;
+
+/// A chain, and what is kept of it between two calls.
+#[derive(Debug)]
+pub struct Chain<'a, T> {
+    /// Its configuration.
+    pub indices: &'a mut [LocalIndex],
+    /// The logarithm of |ψ|^p there.
+    pub log_prob: &'a mut T,
+    /// What it has done so far; zeros at first.
+    pub progress: &'a mut [u32; PROGRESS_WORDS],
+    /// What its rule keeps ([`TransitionRule::kept`]).
+    pub rule: &'a mut [u32],
+    /// Its samples, one behind the other: each is written when the chain comes to it.
+    pub samples: &'a mut [LocalIndex],
+    /// The logarithms of |ψ|^p of the samples.
+    pub log_probs: &'a mut [T],
+}
+
+impl<T> Chain<'_, T> {
+    fn reborrow(&mut self) -> Chain<'_, T> {
+        Chain {
+            indices: self.indices,
+            log_prob: self.log_prob,
+            progress: self.progress,
+            rule: self.rule,
+            samples: self.samples,
+            log_probs: self.log_probs,
+        }
+    }
+}
+
+/// How many words keep what a chain has done. The third one is how many of its moves were accepted.
+pub const PROGRESS_WORDS: usize = 5;
+
+/// What a chain has done so far.
+#[derive(Debug, Clone, Copy)]
+struct Progress {
+    /// How many random numbers it has drawn, as words.
+    drawn: u64,
+    /// How many moves it has made.
+    moves: u32,
+    /// How many of them were accepted.
+    accepted: u32,
+    /// Of how many proposals it waits for the amplitudes.
+    asked: u32,
+}
+
+impl Progress {
+    fn of([moves, asked, accepted, low, high]: [u32; PROGRESS_WORDS]) -> Self {
+        Self { drawn: u64::from(low) | u64::from(high) << 32, moves, accepted, asked }
+    }
+
+    fn words(self) -> [u32; PROGRESS_WORDS] {
+        [self.moves, self.asked, self.accepted, self.drawn as u32, (self.drawn >> 32) as u32]
+    }
+}
+
+/// Has a chain go on, with the logarithms of |ψ|^p of what it has proposed, until it proposes as much again or has made
+/// all moves. Before the first time it has no progress, and its rule hasn't kept anything.
+///
+/// Where there is room for more proposals than are made, they are the configuration of the chain. The chain has this
+/// number among all. Returns whether it waits for amplitudes.
+pub fn proceed<T: Real, R: TransitionRule>(
+    sampling: &Sampling,
+    number: u64,
+    rule: &mut R,
+    chain: &mut Chain<T>,
+    answers: &[T],
+    proposals: &mut [LocalIndex],
+) -> bool {
+    Arch::new().dispatch(
+        #[inline(always)]
+        || go_on(sampling, number, rule, chain, answers, proposals),
+    )
+}
+
+#[inline(always)]
+fn go_on<T: Real, R: TransitionRule>(
+    sampling: &Sampling,
+    number: u64,
+    rule: &mut R,
+    chain: &mut Chain<T>,
+    answers: &[T],
+    proposals: &mut [LocalIndex],
+) -> bool {
+    let Chain { indices, log_prob, progress, rule: kept, samples, log_probs } = chain.reborrow();
+    if *progress == [0; PROGRESS_WORDS] {
+        rule.visit(indices);
+    } else {
+        rule.restore(indices, kept);
+    }
+    let Progress { drawn, mut moves, mut accepted, asked } = Progress::of(*progress);
+    let (sites, sweep) = (indices.len().max(1), sampling.sweep as u32);
+    let all = sweep * log_probs.len() as u32;
+    let mut rng = random_numbers(&sampling.key, number);
+    rng.set_word_pos(drawn.into());
+    let mut answers = answers[..asked as usize].iter();
+    let mut proposals = proposals.chunks_exact_mut(sites);
+    let mut asked = 0;
+    // How far the chain is known to go: random numbers and moves.
+    let mut known = None;
+    let mut change = Change::default();
+    while moves < all && proposals.len() > 0 {
+        let before = (rng.get_word_pos() as u64, moves);
+        moves += 1;
+        change.clear();
+        // How much likelier the way back is proposed than the way there.
+        let correction = rule.propose(&mut rng, indices, &mut change);
+        let uniform: f64 = if correction.is_some() { rng.random() } else { 0.0 };
+        let answer = if change.is_empty() { Some(&*log_prob) } else { answers.next() };
+        let Some(&answer) = answer else {
+            if let Some(proposal) = proposals.next() {
+                proposal.copy_from_slice(indices);
+                change.apply(proposal);
+            }
+            known.get_or_insert(before);
+            asked += 1;
+            rule.reject();
+            continue;
+        };
+        if known.is_some() {
+            continue; // a move that leads nowhere, behind one that may lead elsewhere
+        }
+        // Not accepted if it isn't a number.
+        if correction.is_some_and(|correction| uniform < (answer.into() - (*log_prob).into()).exp() * correction) {
+            accepted += 1;
+            if !change.is_empty() {
+                *log_prob = answer;
+                change.apply(indices);
+                rule.accept();
+                answers = [].iter();
+            }
+        } else if !change.is_empty() {
+            rule.reject();
+        }
+        if moves.is_multiple_of(sweep) {
+            let place = (moves / sweep - 1) as usize;
+            samples[place * sites..][..sites].copy_from_slice(indices);
+            log_probs[place] = *log_prob;
+        }
+    }
+    for proposal in proposals {
+        proposal.copy_from_slice(indices);
+    }
+    rule.keep(kept);
+    let (drawn, moves) = known.unwrap_or_else(|| (rng.get_word_pos() as u64, moves));
+    *progress = Progress { drawn, moves, accepted, asked }.words();
+    asked > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amplitudes::{Odds, Walker};
+    use crate::sampling::rules::testing::by_site;
+    use crate::sampling::rules::{ClusterTables, Clusters, Exchange, Local};
+    use crate::sampling::{self, KEY_WORDS};
+    use proptest::prelude::*;
+    use pulp::Simd;
+
+    /// The logarithm of an amplitude: so much for each site and state, and for the pair of the first two sites.
+    fn log_psi(indices: &[LocalIndex]) -> f64 {
+        let of_sites = indices.iter().enumerate().map(|(site, &index)| f64::from(index) * (0.3 * site as f64 - 0.5));
+        of_sites.sum::<f64>() + if indices[0] == indices[1] { 0.7 } else { 0.0 }
+    }
+
+    struct Known(Vec<LocalIndex>);
+
+    impl Walker for Known {
+        fn visit<S: Simd>(&mut self, _: S, indices: &[LocalIndex]) {
+            self.0 = indices.to_vec();
+        }
+
+        fn odds<S: Simd>(&mut self, _: S, indices: &[LocalIndex], sites: &[u32]) -> Odds {
+            let mut there = indices.to_vec();
+            for &site in sites {
+                there[site as usize] ^= 1;
+            }
+            Odds::Log(log_psi(&there) - log_psi(indices))
+        }
+
+        fn accept<S: Simd>(&mut self, _: S, _: &[LocalIndex]) {}
+    }
+
+    /// The samples of a chain that asks for `together` amplitudes at once, how many moves were accepted, how often it
+    /// asked.
+    fn asking<R: TransitionRule>(
+        sampling: &Sampling,
+        power: f64,
+        rule: &mut R,
+        start: &[LocalIndex],
+        length: usize,
+        together: usize,
+    ) -> (Vec<LocalIndex>, u64, usize) {
+        let (mut indices, mut log_prob) = (start.to_vec(), power * log_psi(start));
+        let mut progress = [0; PROGRESS_WORDS];
+        let (mut samples, mut log_probs) = (vec![9; start.len() * length], vec![f64::NAN; length]);
+        let mut proposals = vec![9; start.len() * together];
+        let mut answers = vec![f64::NAN; together];
+        let mut kept = vec![0; rule.kept()];
+        for calls in 0.. {
+            let chain = &mut Chain {
+                indices: &mut indices,
+                log_prob: &mut log_prob,
+                progress: &mut progress,
+                rule: &mut kept,
+                samples: &mut samples,
+                log_probs: &mut log_probs,
+            };
+            if !proceed(sampling, 3, rule, chain, &answers, &mut proposals) {
+                for (sample, &log_prob) in samples.chunks(start.len()).zip(&log_probs) {
+                    assert_eq!(log_prob, power * log_psi(sample));
+                }
+                let Progress { moves, accepted, .. } = Progress::of(progress);
+                assert_eq!(moves as usize, sampling.sweep * length);
+                assert_eq!(indices, samples[samples.len() - start.len()..]);
+                return (samples, accepted.into(), calls);
+            }
+            for (answer, proposal) in answers.iter_mut().zip(proposals.chunks(start.len())) {
+                *answer = power * log_psi(proposal);
+            }
+        }
+        unreachable!()
+    }
+
+    proptest! {
+        #[test]
+        fn a_chain_is_the_same_however_many_amplitudes_it_asks_for(
+            seed: u32, power in 0.5..3.0, sweep in 1_usize..7, length in 1_usize..20, together in 1_usize..7,
+        ) {
+            let sampling = Sampling { key: [seed; KEY_WORDS], sweep };
+            let start = [0, 1, 0, 1, 1, 0];
+            let pairs = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 5], [5, 0], [0, 3]];
+            let (first, of_site) = by_site(6, &pairs);
+            let tables = ClusterTables { pairs: &pairs, weights: &[], first: &first, of_site: &of_site };
+            let clusters = Clusters::new(6, tables).expect("pairs of sites");
+            let weights = [1.0, 2.0, 0.5, 1.0, 3.0, 1.0, 0.7];
+            let weighted = Clusters::new(6, ClusterTables { weights: &weights, ..tables }).expect("pairs of sites");
+            macro_rules! compare {
+                ($rule:expr) => {{
+                    let mut expected = vec![9; 6 * length];
+                    let accepted =
+                        sampling::run(&sampling, power, 3, &mut Known(Vec::new()), &mut $rule, &start, &mut expected);
+                    let (samples, asked_accepted, calls) = asking(&sampling, power, &mut $rule, &start, length, together);
+                    prop_assert_eq!((samples, asked_accepted), (expected, accepted));
+                    prop_assert!(calls <= sweep * length);
+                }};
+            }
+            compare!(Local::new(&[2; 6]));
+            compare!(Exchange::new(clusters));
+            compare!(Exchange::new(weighted));
+        }
+    }
+
+    #[test]
+    fn several_at_once_take_fewer_calls() {
+        let sampling = Sampling { key: [5; KEY_WORDS], sweep: 4 };
+        let calls = |together| asking(&sampling, 2.0, &mut Local::new(&[2; 6]), &[0; 6], 500, together).2;
+        assert_eq!(calls(1), 2000);
+        assert!(calls(4) < 1500, "{}", calls(4));
+    }
+
+    #[test]
+    fn sites_with_more_states_are_as_likely_as_they_should_be() {
+        let (sampling, length) = (Sampling { key: [6; KEY_WORDS], sweep: 6 }, 20_000);
+        let sizes = [3, 2, 4];
+        let (samples, ..) = asking(&sampling, 2.0, &mut Local::new(&sizes), &[2, 0, 3], length, 3);
+        let all = (0..3).flat_map(|a| (0..2).flat_map(move |b| (0..4).map(move |c| [a, b, c])));
+        let weight = |indices: [LocalIndex; 3]| (2.0 * log_psi(&indices)).exp();
+        let norm: f64 = all.clone().map(weight).sum();
+        for indices in all {
+            let found = samples.chunks(3).filter(|sample| **sample == indices).count() as f64 / length as f64;
+            let expected = weight(indices) / norm;
+            // Four deviations, of samples that depend a little on those before.
+            assert!((found - expected).abs() < 4.0 * (2.0 * expected / length as f64).sqrt(), "{indices:?} {found}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_not_accepted_and_a_start_of_probability_zero_is_left() {
+        let sampling = Sampling { key: [1; KEY_WORDS], sweep: 1 };
+        for (answer, log_prob, moves) in [(f64::NAN, 0.0, false), (0.0, f64::NEG_INFINITY, true)] {
+            let (mut indices, mut log_prob) = ([0, 0], log_prob);
+            let mut progress = [0; PROGRESS_WORDS];
+            let (mut samples, mut log_probs, mut proposals) = ([9; 2], [9.0], [9; 2]);
+            for waits in [true, false] {
+                let chain = &mut Chain {
+                    indices: &mut indices,
+                    log_prob: &mut log_prob,
+                    progress: &mut progress,
+                    rule: &mut [],
+                    samples: &mut samples,
+                    log_probs: &mut log_probs,
+                };
+                let rule = &mut Local::new(&[2, 2]);
+                assert_eq!(proceed(&sampling, 0, rule, chain, &[answer], &mut proposals), waits);
+            }
+            assert_eq!(samples != [0, 0], moves);
+            assert_eq!(progress[..3], [1, 0, u32::from(moves)]);
+        }
+    }
+}
