@@ -56,6 +56,7 @@ PRIVATE = (
     Private("jax._src.custom_partitioning:_sharding_callbacks", _COMPILATION),
     Private("jax._src.custom_partitioning:_ShardingCallbackInfo.partition", _COMPILATION),
     Private("jax._src.custom_partitioning:_ShardingCallbackInfo.mesh", _COMPILATION),
+    Private("jax._src.config:trace_context", "whether two threads of Python would compile the same program"),
     Private("jax._src.xla_bridge:backends_are_initialized", "whether fk.initialize() comes too late"),
     Private("jax._src.dispatch:prim_requires_devices_during_lowering", "to partition primitives by their shardings"),
     Private("jax._src.core:DebugInfo", "programs of one equation: JAX warns of those without"),
@@ -70,6 +71,13 @@ def is_backend_started() -> bool:
     from jax._src import xla_bridge
 
     return bool(xla_bridge.backends_are_initialized())
+
+
+def trace_context() -> Any:
+    """All settings of JAX's, in this thread, on which a compiled program may depend."""
+    from jax._src import config
+
+    return config.trace_context()
 
 
 def coordination_client() -> Any:

@@ -40,6 +40,11 @@ def on_each_device(
     return unchecked
 
 
+def set_mesh(mesh: Any) -> Any:
+    """Sets the mesh of this thread as long as the result is entered, as :func:`jax.set_mesh` does."""
+    return jax.set_mesh(mesh) if hasattr(jax, "set_mesh") else jax.sharding.use_mesh(mesh)
+
+
 def device() -> jax.Array:
     """The place of a device among all, in a function for :func:`on_each_device`."""
     return jax.lax.axis_index(AXIS)

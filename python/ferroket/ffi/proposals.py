@@ -18,6 +18,7 @@ from ferroket.ffi.primitives import batched
 from ferroket.ffi.varying import align
 
 _PROGRESS_WORDS = 5
+_RANDOM_WORDS = 66
 _ACCEPTED = 2
 """The word of the progress that counts the moves that were accepted."""
 _N_BEFORE = 4
@@ -32,6 +33,7 @@ class Chains:
     Args:
         indices: Their configurations, local indices, uint16 ``(C, N)``.
         progress: What they have done, uint32 ``(C, 5)``.
+        random: Their latest random numbers, uint32 ``(C, 66)``.
         kept: What their rule keeps, uint32 ``(C, R)``.
         log_prob: The logarithm of |ψ|^p at the configurations, float32 or float64 ``(C,)``.
         samples: The samples, local indices, uint16 ``(C, L, N)``.
@@ -40,6 +42,7 @@ class Chains:
 
     indices: Any
     progress: Any
+    random: Any
     kept: Any
     log_prob: Any
     samples: Any
@@ -59,6 +62,7 @@ class Chains:
         return cls(
             indices.astype(np.uint16),
             jnp.zeros((n_chains, _PROGRESS_WORDS), np.uint32),
+            jnp.zeros((n_chains, _RANDOM_WORDS), np.uint32),
             jnp.zeros((n_chains, kept), np.uint32),
             log_prob,
             jnp.zeros((n_chains, length, n_sites), np.uint16),

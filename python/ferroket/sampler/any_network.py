@@ -22,7 +22,7 @@ _NOWHERE = np.iinfo(np.uint16).max
 
 
 def samples(
-    sampler: Any, machine: Any, parameters: Any, state: Any, key: jax.Array, length: int
+    sampler: Any, machine: Any, parameters: Any, state: Any, numbers: jax.Array, key: jax.Array, length: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The samples of a sampler whose rule is one of the kernels.
 
@@ -31,6 +31,7 @@ def samples(
         machine: The model.
         parameters: Its variables.
         state: The sampler's state, with configurations ``(C, N)``.
+        numbers: The number of each chain, ``(C,)``, on which its random numbers depend.
         key: What the random numbers depend on.
         length: L, how many samples each chain gives.
 
@@ -50,7 +51,7 @@ def samples(
     )(
         state.σ,
         state.log_prob,
-        jnp.arange(len(state.σ), dtype=np.uint32),
+        numbers,
         key,
         parameters,
         jnp.asarray(sampler.machine_pow, float),

@@ -13,6 +13,7 @@ from ferroket.ansatz import Ansatz, registry
 from ferroket.operator import compiled
 from ferroket.sampler import any_network, known_model
 from ferroket.sampler.confined import confined
+from ferroket.sampler.groups import in_groups
 from ferroket.sampler.transition_rules import KernelRule, kernel_rule
 
 _STATES = 2
@@ -79,7 +80,15 @@ def sample_chain(
             f"chains on {expected[1]} sites: take the state that init_state or reset of this sampler returns"
         )
     sampler = sampler.replace(rule=found.rule)
-    return _in_rust(sampler, found.ansatz, machine, parameters, state, chain_length, return_log_probabilities)
+    static = (chain_length, return_log_probabilities)
+    if found.ansatz is not None:
+        return _known(sampler, found.ansatz, machine, parameters, state, *static)
+
+    def run(state: MetropolisSamplerState, numbers: Any) -> tuple[Any, MetropolisSamplerState]:
+        result: tuple[Any, MetropolisSamplerState] = _any(sampler, machine, parameters, state, numbers, *static)
+        return result
+
+    return in_groups(run, state)
 
 
 def sample_next(
@@ -93,9 +102,9 @@ def sample_next(
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 5, 6))
-def _in_rust(
+def _known(
     sampler: Any,
-    ansatz: Ansatz | None,
+    ansatz: Ansatz,
     machine: Any,
     parameters: Any,
     state: MetropolisSamplerState,
@@ -103,21 +112,43 @@ def _in_rust(
     return_log_probabilities: bool,
 ) -> tuple[Any, MetropolisSamplerState]:
     rng, key = jax.random.split(state.rng)
-    if ansatz is None:
-        samples, accepted, log_probs = any_network.samples(sampler, machine, parameters, state, key, chain_length)
-    else:
-        samples, accepted = known_model.samples(sampler, ansatz, machine, parameters, state, key, chain_length)
-        wanted = samples if return_log_probabilities else samples[:, -1:]
-        log_probs = known_model.log_probabilities(sampler, machine, parameters, wanted).astype(state.log_prob.dtype)
-    moves = sampler.n_batches * sampler.sweep_size * chain_length
-    state = state.replace(
+    samples, accepted = known_model.samples(sampler, ansatz, machine, parameters, state, key, chain_length)
+    wanted = samples if return_log_probabilities else samples[:, -1:]
+    log_probs = known_model.log_probabilities(sampler, machine, parameters, wanted).astype(state.log_prob.dtype)
+    state = _moved(sampler, state.replace(rng=rng), samples, accepted, log_probs)
+    return (samples, log_probs) if return_log_probabilities else samples, state
+
+
+@functools.partial(jax.jit, static_argnums=(1, 5, 6))
+def _any(
+    sampler: Any,
+    machine: Any,
+    parameters: Any,
+    state: MetropolisSamplerState,
+    numbers: jax.Array,
+    chain_length: int,
+    return_log_probabilities: bool,
+) -> tuple[Any, MetropolisSamplerState]:
+    rng, key = jax.random.split(state.rng)
+    samples, accepted, log_probs = any_network.samples(
+        sampler, machine, parameters, state, numbers, key, chain_length
+    )
+    state = _moved(sampler, state.replace(rng=rng), samples, accepted, log_probs)
+    return (samples, log_probs) if return_log_probabilities else samples, state
+
+
+def _moved(
+    sampler: Any, state: MetropolisSamplerState, samples: jax.Array, accepted: jax.Array, log_probs: jax.Array
+) -> MetropolisSamplerState:
+    """The state of chains that have given these samples."""
+    moves = sampler.n_batches * sampler.sweep_size * samples.shape[1]
+    moved: MetropolisSamplerState = state.replace(
         σ=samples[:, -1],
         log_prob=log_probs[:, -1],
-        rng=rng,
         n_accepted_proc=state.n_accepted_proc + accepted.astype(state.n_accepted_proc.dtype),
         n_steps_proc=state.n_steps_proc + moves,
     )
-    return (samples, log_probs) if return_log_probabilities else samples, state
+    return moved
 
 
 def is_netkets(sampler: Any) -> bool:

@@ -31,7 +31,7 @@ handler! {
 fn call_rbm(frame: &Frame) -> Result<(), Error> {
     let mut args = frame.arguments();
     let chains = &Chains::read(frame, &mut args)?;
-    with_rule!(chains.frame, args, &chains.sizes, rule => {
+    with_rule!(chains.frame, args, &chains.sizes, true, rule => {
         let amplitudes = RbmArguments::read(&mut args)?;
         args.finish()?;
         with_types!(amplitudes, false, (T, A, P) => {
@@ -44,7 +44,7 @@ fn call_rbm(frame: &Frame) -> Result<(), Error> {
 fn call_jastrow(frame: &Frame) -> Result<(), Error> {
     let mut args = frame.arguments();
     let chains = &Chains::read(frame, &mut args)?;
-    with_rule!(chains.frame, args, &chains.sizes, rule => {
+    with_rule!(chains.frame, args, &chains.sizes, true, rule => {
         let amplitudes = JastrowArguments::read(&mut args)?;
         args.finish()?;
         if amplitudes.planes()?.0 == DataType::F32 {
@@ -126,7 +126,8 @@ impl<'a, 'f> Chains<'a, 'f> {
                 let samples;
                 (samples, rest) = rest.split_at_mut(of_chain);
                 let start = &start[chain * sites..][..sites];
-                *accepted = sampling::run(sampling, power, numbers[chain].into(), &mut walker, &mut rule, start, samples);
+                *accepted =
+                    sampling::run(sampling, power, numbers[chain].into(), &mut walker, &mut rule, start, samples);
             }
         })?;
         if result.dtype() == DataType::I32 {
@@ -182,8 +183,7 @@ mod tests {
 
     #[test]
     fn exchanges_keep_the_sum() {
-        let frame =
-            with_clusters(frame(Threads::None, &[0, 1, 0, 1, 1, 0], "exchange"), &[0, 1, 1, 2]);
+        let frame = with_clusters(frame(Threads::None, &[0, 1, 0, 1, 1, 0], "exchange"), &[0, 1, 1, 2]);
         let mut frame = with_jastrow(frame);
         assert_eq!(frame.execute(jastrow), Ok(()));
         let sums: Vec<u16> = frame.read::<LocalIndex>(0).chunks(3).map(|sample| sample.iter().sum()).collect();

@@ -3,7 +3,7 @@
 use crate::rules::{check_indices, read_key, read_sweep, with_rule};
 use ferroket_kernels::numbers::Real;
 use ferroket_kernels::sampling::rules::TransitionRule;
-use ferroket_kernels::sampling::{Chain, PROGRESS_WORDS, Sampling, proceed};
+use ferroket_kernels::sampling::{Chain, PROGRESS_WORDS, Proposer, STREAM_WORDS, Sampling};
 use ferroket_kernels::sites::LocalIndex;
 use ferroket_xla_ffi::{Arguments, Buffer, DataType, Element, Error, Frame, Rows, handler};
 
@@ -16,7 +16,7 @@ handler! {
     /// `sizes (N,)` of uint16, how many local states each site has.
     ///
     /// Then those that become the results of the same shapes: `indices (C, N)` of uint16, the configurations; `progress
-    /// (C, 5)` of uint32, see [`Chain`], zeros at first; `kept (C, R)` of uint32, what the rule keeps; `log_prob (C,)`;
+    /// (C, 5)`, `random (C, 66)` and `kept (C, R)` of uint32, see [`Chain`], zeros at first; `log_prob (C,)`;
     /// `samples (C, L, N)` of uint16; and `log_probs (C, L)`. Then the arguments of the rule, as for
     /// [`crate::chains::rbm`].
     ///
@@ -52,6 +52,8 @@ fn run<'a, T: Real + Element>(
     indices.expect_dims(&[chains, sites])?;
     let progress = results.updated::<u32>(&mut args, "progress")?;
     progress.expect_dims(&[chains, PROGRESS_WORDS])?;
+    let random = results.updated::<u32>(&mut args, "random")?;
+    random.expect_dims(&[chains, STREAM_WORDS])?;
     let kept = results.updated::<u32>(&mut args, "kept")?;
     kept.expect_rank(2)?;
     let kept_words = kept.dims()[1];
@@ -77,17 +79,23 @@ fn run<'a, T: Real + Element>(
         )));
     }
     let indices = indices.into_mut_slice();
-    check_indices(indices, sizes, numbers.as_slice())?;
+    let progress = progress.into_mut_slice().as_chunks_mut().0;
+    // What chains have come to by themselves is right.
+    let begins = progress.first().is_some_and(|progress| *progress == [0; PROGRESS_WORDS]);
+    if begins {
+        check_indices(indices, sizes, numbers.as_slice())?;
+    }
 
     let mut indices = EqualRows(indices, sites);
     let mut kept = EqualRows(kept.into_mut_slice(), kept_words);
     let mut samples = EqualRows(samples.into_mut_slice(), length * sites);
     let mut log_probs = EqualRows(log_probs.into_mut_slice(), length);
     let mut proposals = EqualRows(proposals.into_mut_slice(), together * sites);
-    let of_one = progress.into_mut_slice().as_chunks_mut().0.iter_mut().zip(log_prob.into_mut_slice());
+    let random = random.into_mut_slice().as_chunks_mut().0;
+    let of_one = progress.iter_mut().zip(random).zip(log_prob.into_mut_slice());
     let mut conversations: Vec<_> = of_one
         .enumerate()
-        .map(|(place, (progress, log_prob))| Conversation {
+        .map(|(place, ((progress, random), log_prob))| Conversation {
             number: numbers.as_slice()[place],
             answers: &answers.as_slice()[place * together..][..together],
             proposals: proposals.next(),
@@ -95,6 +103,7 @@ fn run<'a, T: Real + Element>(
                 indices: indices.next(),
                 log_prob,
                 progress,
+                random,
                 rule: kept.next(),
                 samples: samples.next(),
                 log_probs: log_probs.next(),
@@ -102,16 +111,16 @@ fn run<'a, T: Real + Element>(
             waits: false,
         })
         .collect();
-    with_rule!(frame, args, sizes, rule => {
+    with_rule!(frame, args, sizes, begins, rule => {
         args.finish()?;
         let words = rule().kept();
         if kept_words != words {
             return Err(Error::invalid(format!("the rule keeps {words} words for each chain, not {kept_words}")));
         }
         frame.pool().for_each_part(chains, AT_LEAST, Rows::new(&mut conversations, 1), |_, part| {
-            let mut rule = rule();
+            let mut proposer = Proposer::new(sampling, rule());
             for Conversation { number, chain, answers, proposals, waits } in part.into_slice() {
-                *waits = proceed(sampling, (*number).into(), &mut rule, chain, answers, proposals);
+                *waits = proposer.proceed((*number).into(), chain, answers, proposals);
             }
         })
     })?;

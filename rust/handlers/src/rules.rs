@@ -8,9 +8,9 @@ use ferroket_kernels::sites::{LocalIndex, Sites, StateRange};
 use ferroket_xla_ffi::{AnyBuffer, Arguments, DataType, Error, Frame};
 
 /// Evaluates `$body` with `$rule` for a function that makes a chain's rule on sites with `$sizes` local states, whose
-/// arguments are taken from `$args`.
+/// arguments are taken from `$args`. They are checked where chains begin.
 macro_rules! with_rule {
-    ($frame:expr, $args:expr, $sizes:expr, $rule:ident => $body:expr) => {{
+    ($frame:expr, $args:expr, $sizes:expr, $begins:expr, $rule:ident => $body:expr) => {{
         use ferroket_kernels::sampling::rules::{Exchange, Hamiltonian, Local};
         let (frame, sizes): (&Frame, &[LocalIndex]) = ($frame, $sizes);
         match frame.attr_str("rule")? {
@@ -20,7 +20,7 @@ macro_rules! with_rule {
             }
             "exchange" => {
                 let tables = $crate::rules::ClustersOf::read(&mut $args)?;
-                let clusters = tables.clusters(sizes.len())?;
+                let clusters = tables.clusters(sizes.len(), $begins)?;
                 let $rule = || Exchange::new(clusters);
                 $body
             }
@@ -79,11 +79,11 @@ impl<'a> ClustersOf<'a> {
         Ok(Self { pairs: pairs.as_slice(), weights, first, of_site: of_site.as_slice() })
     }
 
-    /// Checks them, for so many sites.
-    pub(crate) fn clusters(&self, sites: usize) -> Result<Clusters<'_>, Error> {
+    /// Checks them, for so many sites, if it is the first call that has them.
+    pub(crate) fn clusters(&self, sites: usize, begins: bool) -> Result<Clusters<'_>, Error> {
         let (pairs, of_site) = (self.pairs.as_chunks().0, self.of_site.as_chunks().0);
         let tables = ClusterTables { pairs, weights: &self.weights, first: self.first, of_site };
-        Clusters::new(sites, tables).map_err(|error| invalid(&error))
+        if begins { Clusters::new(sites, tables).map_err(|error| invalid(&error)) } else { Ok(Clusters::again(tables)) }
     }
 }
 
@@ -109,7 +109,6 @@ pub(crate) fn real_numbers(buffer: AnyBuffer) -> Result<Vec<f64>, Error> {
     }
     Ok(buffer.typed::<f64>()?.as_slice().to_vec())
 }
-
 
 /// An error where a chain holds what no site has.
 pub(crate) fn check_indices(indices: &[LocalIndex], sizes: &[LocalIndex], numbers: &[u32]) -> Result<(), Error> {

@@ -113,7 +113,8 @@ impl<'a> Frame<'a> {
             return Err(Error::ResultTaken { index, name });
         }
         let others = self.args.iter().enumerate().filter(|(place, _)| *place != arg);
-        let also = others.map(|(place, &other)| (place, other)).find(|&(_, other)| same_memory(other.cast(), to.cast()));
+        let also =
+            others.map(|(place, &other)| (place, other)).find(|&(_, other)| same_memory(other.cast(), to.cast()));
         let arg = if self.given[arg].replace(true) { Some(arg) } else { also.map(|(place, _)| place) };
         if let Some(arg) = arg {
             return Err(Error::Aliased { index, name, arg });

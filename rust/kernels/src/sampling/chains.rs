@@ -8,10 +8,10 @@
 
 use crate::amplitudes::Walker;
 use crate::sampling::rules::{Change, TransitionRule};
+use crate::sampling::stream::random_numbers;
 use crate::sites::LocalIndex;
-use chacha20::ChaCha8Rng;
 use pulp::{Arch, Simd, WithSimd};
-use rand::{RngExt, SeedableRng};
+use rand::RngExt;
 
 /// The words of a [`Key`].
 pub const KEY_WORDS: usize = 8;
@@ -71,11 +71,8 @@ impl<W: Walker, R: TransitionRule> WithSimd for Chain<'_, W, R> {
                 // How much likelier the way back is proposed than the way there.
                 let Some(correction) = rule.propose(&mut rng, &indices, &mut change) else { continue };
                 let uniform: f64 = rng.random();
-                let odds = if change.is_empty() {
-                    1.0
-                } else {
-                    walker.odds(simd, &indices, &change.sites).to_the(power)
-                };
+                let odds =
+                    if change.is_empty() { 1.0 } else { walker.odds(simd, &indices, &change.sites).to_the(power) };
                 // Not accepted if it isn't a number.
                 if uniform < odds * correction {
                     accepted += 1;
@@ -92,17 +89,6 @@ impl<W: Walker, R: TransitionRule> WithSimd for Chain<'_, W, R> {
         }
         accepted
     }
-}
-
-/// The random numbers of a chain.
-pub(super) fn random_numbers(key: &Key, chain: u64) -> ChaCha8Rng {
-    let mut seed = [0; 4 * KEY_WORDS];
-    for (bytes, word) in seed.chunks_exact_mut(4).zip(key) {
-        bytes.copy_from_slice(&word.to_le_bytes());
-    }
-    let mut rng = ChaCha8Rng::from_seed(seed);
-    rng.set_stream(chain);
-    rng
 }
 
 #[cfg(test)]

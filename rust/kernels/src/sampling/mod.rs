@@ -1,12 +1,14 @@
 //! Markov chains of configurations.
 //!
 //! A [`rules::TransitionRule`] proposes moves, a [`crate::amplitudes::Walker`] gives the ratio of the amplitudes, and
-//! [`run`] accepts or rejects by the rule of Metropolis and Hastings. Where the amplitudes are evaluated elsewhere, chains
-//! [`proceed`] from one proposal to the next.
+//! [`run`] accepts or rejects by the rule of Metropolis and Hastings. Where the amplitudes are evaluated elsewhere, a [`Proposer`]
+//! takes chains from one proposal to the next.
 
 mod chains;
 mod proposals;
 pub mod rules;
+mod stream;
 
 pub use chains::{KEY_WORDS, Key, Sampling, run};
-pub use proposals::{Chain, PROGRESS_WORDS, proceed};
+pub use proposals::{Chain, PROGRESS_WORDS, Proposer};
+pub use stream::STREAM_WORDS;

@@ -8,10 +8,10 @@
 
 use crate::numbers::Real;
 use crate::sampling::Sampling;
-use crate::sampling::chains::random_numbers;
 use crate::sampling::rules::{Change, TransitionRule};
+use crate::sampling::stream::{STREAM_WORDS, Stream};
 use crate::sites::LocalIndex;
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 use rand::RngExt;
 
 /// A chain, and what is kept of it between two calls.
@@ -23,6 +23,8 @@ pub struct Chain<'a, T> {
     pub log_prob: &'a mut T,
     /// What it has done so far; zeros at first.
     pub progress: &'a mut [u32; PROGRESS_WORDS],
+    /// Its random numbers.
+    pub random: &'a mut [u32; STREAM_WORDS],
     /// What its rule keeps ([`TransitionRule::kept`]).
     pub rule: &'a mut [u32],
     /// Its samples, one behind the other: each is written when the chain comes to it.
@@ -37,6 +39,7 @@ impl<T> Chain<'_, T> {
             indices: self.indices,
             log_prob: self.log_prob,
             progress: self.progress,
+            random: self.random,
             rule: self.rule,
             samples: self.samples,
             log_probs: self.log_probs,
@@ -70,97 +73,113 @@ impl Progress {
     }
 }
 
-/// Has a chain go on, with the logarithms of |ψ|^p of what it has proposed, until it proposes as much again or has made
-/// all moves. Before the first time it has no progress, and its rule hasn't kept anything.
-///
-/// Where there is room for more proposals than are made, they are the configuration of the chain. The chain has this
-/// number among all. Returns whether it waits for amplitudes.
-pub fn proceed<T: Real, R: TransitionRule>(
-    sampling: &Sampling,
-    number: u64,
-    rule: &mut R,
-    chain: &mut Chain<T>,
-    answers: &[T],
-    proposals: &mut [LocalIndex],
-) -> bool {
-    Arch::new().dispatch(
-        #[inline(always)]
-        || go_on(sampling, number, rule, chain, answers, proposals),
-    )
+/// Takes chains from one proposal to the next.
+#[derive(Debug)]
+pub struct Proposer<'a, R> {
+    sampling: &'a Sampling,
+    rule: R,
+    change: Change,
 }
 
-#[inline(always)]
-fn go_on<T: Real, R: TransitionRule>(
-    sampling: &Sampling,
+impl<'a, R: TransitionRule> Proposer<'a, R> {
+    /// By this rule.
+    pub fn new(sampling: &'a Sampling, rule: R) -> Self {
+        Self { sampling, rule, change: Change::default() }
+    }
+
+    /// Has a chain go on, with the logarithms of |ψ|^p of what it has proposed, until it proposes as much again or has
+    /// made all moves. Before the first time nothing is kept of it: all is zero.
+    ///
+    /// Where there is room for more proposals than are made, they are the configuration of the chain. The chain has this
+    /// number among all. Returns whether it waits for amplitudes.
+    pub fn proceed<T: Real>(
+        &mut self,
+        number: u64,
+        chain: &mut Chain<T>,
+        answers: &[T],
+        proposals: &mut [LocalIndex],
+    ) -> bool {
+        Arch::new().dispatch(Conversation { proposer: self, number, chain, answers, proposals })
+    }
+}
+
+/// What [`Proposer::proceed`] does.
+struct Conversation<'p, 'a, 'c, T, R> {
+    proposer: &'p mut Proposer<'a, R>,
     number: u64,
-    rule: &mut R,
-    chain: &mut Chain<T>,
-    answers: &[T],
-    proposals: &mut [LocalIndex],
-) -> bool {
-    let Chain { indices, log_prob, progress, rule: kept, samples, log_probs } = chain.reborrow();
-    if *progress == [0; PROGRESS_WORDS] {
-        rule.visit(indices);
-    } else {
-        rule.restore(indices, kept);
-    }
-    let Progress { drawn, mut moves, mut accepted, asked } = Progress::of(*progress);
-    let (sites, sweep) = (indices.len().max(1), sampling.sweep as u32);
-    let all = sweep * log_probs.len() as u32;
-    let mut rng = random_numbers(&sampling.key, number);
-    rng.set_word_pos(drawn.into());
-    let mut answers = answers[..asked as usize].iter();
-    let mut proposals = proposals.chunks_exact_mut(sites);
-    let mut asked = 0;
-    // How far the chain is known to go: random numbers and moves.
-    let mut known = None;
-    let mut change = Change::default();
-    while moves < all && proposals.len() > 0 {
-        let before = (rng.get_word_pos() as u64, moves);
-        moves += 1;
-        change.clear();
-        // How much likelier the way back is proposed than the way there.
-        let correction = rule.propose(&mut rng, indices, &mut change);
-        let uniform: f64 = if correction.is_some() { rng.random() } else { 0.0 };
-        let answer = if change.is_empty() { Some(&*log_prob) } else { answers.next() };
-        let Some(&answer) = answer else {
-            if let Some(proposal) = proposals.next() {
-                proposal.copy_from_slice(indices);
-                change.apply(proposal);
+    chain: &'p mut Chain<'c, T>,
+    answers: &'p [T],
+    proposals: &'p mut [LocalIndex],
+}
+
+impl<T: Real, R: TransitionRule> WithSimd for Conversation<'_, '_, '_, T, R> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> bool {
+        let Self { proposer: Proposer { sampling, rule, change }, number, chain, answers, proposals } = self;
+        let Chain { indices, log_prob, progress, random, rule: kept, samples, log_probs } = chain.reborrow();
+        if *progress == [0; PROGRESS_WORDS] {
+            rule.visit(indices);
+        } else {
+            rule.restore(indices, kept);
+        }
+        let Progress { drawn, mut moves, mut accepted, asked } = Progress::of(*progress);
+        let (sites, sweep) = (indices.len().max(1), sampling.sweep as u32);
+        let all = sweep * log_probs.len() as u32;
+        let mut rng = Stream::new(&sampling.key, number, drawn, random);
+        let mut answers = answers[..asked as usize].iter();
+        let mut proposals = proposals.chunks_exact_mut(sites);
+        let mut asked = 0;
+        // How far the chain is known to go: random numbers and moves.
+        let mut known = None;
+        while moves < all && proposals.len() > 0 {
+            let before = (rng.drawn, moves);
+            moves += 1;
+            change.clear();
+            // How much likelier the way back is proposed than the way there.
+            let correction = rule.propose(&mut rng, indices, change);
+            let uniform: f64 = if correction.is_some() { rng.random() } else { 0.0 };
+            let answer = if change.is_empty() { Some(&*log_prob) } else { answers.next() };
+            let Some(&answer) = answer else {
+                if let Some(proposal) = proposals.next() {
+                    proposal.copy_from_slice(indices);
+                    change.apply(proposal);
+                }
+                known.get_or_insert(before);
+                asked += 1;
+                rule.reject();
+                continue;
+            };
+            if known.is_some() {
+                continue; // a move that leads nowhere, behind one that may lead elsewhere
             }
-            known.get_or_insert(before);
-            asked += 1;
-            rule.reject();
-            continue;
-        };
-        if known.is_some() {
-            continue; // a move that leads nowhere, behind one that may lead elsewhere
-        }
-        // Not accepted if it isn't a number.
-        if correction.is_some_and(|correction| uniform < (answer.into() - (*log_prob).into()).exp() * correction) {
-            accepted += 1;
-            if !change.is_empty() {
-                *log_prob = answer;
-                change.apply(indices);
-                rule.accept();
-                answers = [].iter();
+            // Not accepted if it isn't a number.
+            if correction.is_some_and(|correction| uniform < (answer.into() - (*log_prob).into()).exp() * correction) {
+                accepted += 1;
+                if !change.is_empty() {
+                    *log_prob = answer;
+                    change.apply(indices);
+                    rule.accept();
+                    answers = [].iter();
+                }
+            } else if !change.is_empty() {
+                rule.reject();
             }
-        } else if !change.is_empty() {
-            rule.reject();
+            if moves.is_multiple_of(sweep) {
+                let place = (moves / sweep - 1) as usize;
+                samples[place * sites..][..sites].copy_from_slice(indices);
+                log_probs[place] = *log_prob;
+            }
         }
-        if moves.is_multiple_of(sweep) {
-            let place = (moves / sweep - 1) as usize;
-            samples[place * sites..][..sites].copy_from_slice(indices);
-            log_probs[place] = *log_prob;
+        for proposal in proposals {
+            proposal.copy_from_slice(indices);
         }
+        rule.keep(kept);
+        let (drawn, moves) = known.unwrap_or_else(|| (rng.drawn, moves));
+        *progress = Progress { drawn, moves, accepted, asked }.words();
+        asked > 0
     }
-    for proposal in proposals {
-        proposal.copy_from_slice(indices);
-    }
-    rule.keep(kept);
-    let (drawn, moves) = known.unwrap_or_else(|| (rng.get_word_pos() as u64, moves));
-    *progress = Progress { drawn, moves, accepted, asked }.words();
-    asked > 0
 }
 
 #[cfg(test)]
@@ -171,7 +190,6 @@ mod tests {
     use crate::sampling::rules::{ClusterTables, Clusters, Exchange, Local};
     use crate::sampling::{self, KEY_WORDS};
     use proptest::prelude::*;
-    use pulp::Simd;
 
     /// The logarithm of an amplitude: so much for each site and state, and for the pair of the first two sites.
     fn log_psi(indices: &[LocalIndex]) -> f64 {
@@ -202,7 +220,7 @@ mod tests {
     fn asking<R: TransitionRule>(
         sampling: &Sampling,
         power: f64,
-        rule: &mut R,
+        rule: R,
         start: &[LocalIndex],
         length: usize,
         together: usize,
@@ -212,17 +230,19 @@ mod tests {
         let (mut samples, mut log_probs) = (vec![9; start.len() * length], vec![f64::NAN; length]);
         let mut proposals = vec![9; start.len() * together];
         let mut answers = vec![f64::NAN; together];
-        let mut kept = vec![0; rule.kept()];
+        let (mut kept, mut random) = (vec![0; rule.kept()], [0; STREAM_WORDS]);
+        let mut proposer = Proposer::new(sampling, rule);
         for calls in 0.. {
             let chain = &mut Chain {
                 indices: &mut indices,
                 log_prob: &mut log_prob,
                 progress: &mut progress,
+                random: &mut random,
                 rule: &mut kept,
                 samples: &mut samples,
                 log_probs: &mut log_probs,
             };
-            if !proceed(sampling, 3, rule, chain, &answers, &mut proposals) {
+            if !proposer.proceed(3, chain, &answers, &mut proposals) {
                 for (sample, &log_prob) in samples.chunks(start.len()).zip(&log_probs) {
                     assert_eq!(log_prob, power * log_psi(sample));
                 }
@@ -256,7 +276,7 @@ mod tests {
                     let mut expected = vec![9; 6 * length];
                     let accepted =
                         sampling::run(&sampling, power, 3, &mut Known(Vec::new()), &mut $rule, &start, &mut expected);
-                    let (samples, asked_accepted, calls) = asking(&sampling, power, &mut $rule, &start, length, together);
+                    let (samples, asked_accepted, calls) = asking(&sampling, power, $rule, &start, length, together);
                     prop_assert_eq!((samples, asked_accepted), (expected, accepted));
                     prop_assert!(calls <= sweep * length);
                 }};
@@ -270,7 +290,7 @@ mod tests {
     #[test]
     fn several_at_once_take_fewer_calls() {
         let sampling = Sampling { key: [5; KEY_WORDS], sweep: 4 };
-        let calls = |together| asking(&sampling, 2.0, &mut Local::new(&[2; 6]), &[0; 6], 500, together).2;
+        let calls = |together| asking(&sampling, 2.0, Local::new(&[2; 6]), &[0; 6], 500, together).2;
         assert_eq!(calls(1), 2000);
         assert!(calls(4) < 1500, "{}", calls(4));
     }
@@ -279,7 +299,7 @@ mod tests {
     fn sites_with_more_states_are_as_likely_as_they_should_be() {
         let (sampling, length) = (Sampling { key: [6; KEY_WORDS], sweep: 6 }, 20_000);
         let sizes = [3, 2, 4];
-        let (samples, ..) = asking(&sampling, 2.0, &mut Local::new(&sizes), &[2, 0, 3], length, 3);
+        let (samples, ..) = asking(&sampling, 2.0, Local::new(&sizes), &[2, 0, 3], length, 3);
         let all = (0..3).flat_map(|a| (0..2).flat_map(move |b| (0..4).map(move |c| [a, b, c])));
         let weight = |indices: [LocalIndex; 3]| (2.0 * log_psi(&indices)).exp();
         let norm: f64 = all.clone().map(weight).sum();
@@ -296,19 +316,20 @@ mod tests {
         let sampling = Sampling { key: [1; KEY_WORDS], sweep: 1 };
         for (answer, log_prob, moves) in [(f64::NAN, 0.0, false), (0.0, f64::NEG_INFINITY, true)] {
             let (mut indices, mut log_prob) = ([0, 0], log_prob);
-            let mut progress = [0; PROGRESS_WORDS];
+            let (mut progress, mut random) = ([0; PROGRESS_WORDS], [0; STREAM_WORDS]);
             let (mut samples, mut log_probs, mut proposals) = ([9; 2], [9.0], [9; 2]);
             for waits in [true, false] {
                 let chain = &mut Chain {
                     indices: &mut indices,
                     log_prob: &mut log_prob,
                     progress: &mut progress,
+                    random: &mut random,
                     rule: &mut [],
                     samples: &mut samples,
                     log_probs: &mut log_probs,
                 };
-                let rule = &mut Local::new(&[2, 2]);
-                assert_eq!(proceed(&sampling, 0, rule, chain, &[answer], &mut proposals), waits);
+                let mut proposer = Proposer::new(&sampling, Local::new(&[2, 2]));
+                assert_eq!(proposer.proceed(0, chain, &[answer], &mut proposals), waits);
             }
             assert_eq!(samples != [0, 0], moves);
             assert_eq!(progress[..3], [1, 0, u32::from(moves)]);

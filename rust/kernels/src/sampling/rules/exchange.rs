@@ -1,7 +1,7 @@
 //! Exchanges of two sites.
 
-use super::{Change, TransitionRule};
 use super::members::Members;
+use super::{Change, TransitionRule};
 use crate::Error;
 use crate::connected::offsets::{check_offsets, range};
 use crate::error::{check, index};
@@ -46,6 +46,12 @@ impl<'a> Clusters<'a> {
         let belong = |&[pair, end]: &[i32; 2]| index(pair, pairs.len()).is_some() && index(end, sites).is_some();
         check(of_site.iter().all(belong), || "a cluster of a site doesn't exist".into())?;
         Ok(Self { tables })
+    }
+
+    /// Takes tables that were checked before; with others a chain panics.
+    #[must_use]
+    pub fn again(tables: ClusterTables<'a>) -> Self {
+        Self { tables }
     }
 
     /// The clusters of a site, and the other site of each.

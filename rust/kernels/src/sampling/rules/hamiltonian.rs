@@ -1,7 +1,7 @@
 //! Moves to connected configurations.
 
-use super::{Change, TransitionRule};
 use super::members::Members;
+use super::{Change, TransitionRule};
 use crate::connected::terms::{SparseTerms, words};
 use crate::numbers::Weight;
 use crate::sites::LocalIndex;

@@ -142,7 +142,8 @@ mod tests {
             assert_eq!(Local::new(&sizes).propose(rng, &indices, &mut change), Some(1.0));
             *counts.entry((change.sites, change.to)).or_insert(0) += 1;
         }
-        let changes = [(vec![0], vec![0]), (vec![1], vec![0]), (vec![1], vec![1]), (vec![1], vec![3]), (vec![], vec![])];
+        let changes =
+            [(vec![0], vec![0]), (vec![1], vec![0]), (vec![1], vec![1]), (vec![1], vec![3]), (vec![], vec![])];
         for (change, expected) in changes.into_iter().zip([10_000, 3_333, 3_333, 3_333, 10_000]) {
             let found: i32 = counts.remove(&change).unwrap_or(0);
             assert!((found - expected).abs() < 300, "{change:?}");

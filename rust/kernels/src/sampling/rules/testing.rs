@@ -60,7 +60,9 @@ pub(crate) fn by_site(sites: usize, pairs: &[[i32; 2]]) -> (Vec<i32>, Vec<[i32; 
     let mut of_site = Vec::new();
     for site in 0..sites as i32 {
         for (place, &[a, b]) in pairs.iter().enumerate() {
-            of_site.extend([(a, b), (b, a)].iter().filter(|(end, _)| *end == site).map(|&(_, other)| [place as i32, other]));
+            of_site.extend(
+                [(a, b), (b, a)].iter().filter(|(end, _)| *end == site).map(|&(_, other)| [place as i32, other]),
+            );
         }
         first.push(of_site.len() as i32);
     }
