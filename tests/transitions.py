@@ -7,8 +7,11 @@ from functools import cache, cached_property
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import netket as nk
 import numpy as np
+from netket.hilbert.constraint import DiscreteHilbertConstraint
+from netket.utils import struct
 
 import ferroket as fk
 from variational_states import CHAIN, SPINS, random_like
@@ -28,6 +31,10 @@ PAULI = nk.operator.PauliStringsJax(
 )
 
 
+Move = tuple[dict[int, int], float]
+"""The new local indices of the sites that change, and how likely the move is, compared with others."""
+
+
 @dataclass(frozen=True)
 class Case:
     """A rule on a Hilbert space.
@@ -35,13 +42,13 @@ class Case:
     Args:
         hilbert: The space.
         make: Makes its sampler with the functions of ``nk.sampler`` or ``fk.sampler``.
-        moves: The moves from a configuration, which is given as a row of local indices: the sites that change, and the
-            weight.
+        moves: The moves from a configuration, which is given as a row of local indices: what becomes of which sites,
+            and the weight.
     """
 
     hilbert: Any
     make: Callable[..., Any]
-    moves: Callable[[np.ndarray], list[tuple[tuple[int, ...], float]]]
+    moves: Callable[[np.ndarray], list[Move]]
 
     @cached_property
     def states(self) -> np.ndarray:
@@ -51,13 +58,13 @@ class Case:
     @cached_property
     def proposals(self) -> np.ndarray:
         """How likely each configuration is proposed at each; the rest leads out of the space."""
-        indices = np.asarray(self.hilbert.states_to_local_indices(self.states))
+        indices = local_indices(self.states)
         number = {tuple(row): i for i, row in enumerate(indices)}
         matrix, total = np.zeros((len(indices),) * 2), np.zeros((len(indices), 1))
         for i, row in enumerate(indices):
-            for sites, weight in self.moves(row):
+            for change, weight in self.moves(row):
                 other = row.copy()
-                other[list(sites)] = 1 - other[list(sites)]
+                other[list(change)] = list(change.values())
                 total[i] += weight
                 if tuple(other) in number:
                     matrix[i, number[tuple(other)]] += weight
@@ -78,29 +85,41 @@ class Case:
         return there * np.minimum(1, odds)
 
 
-def local_moves(row: np.ndarray) -> list[tuple[tuple[int, ...], float]]:
-    return [((site,), 1.0) for site in range(len(row))]
+def local_indices(states: np.ndarray) -> np.ndarray:
+    """All configurations ``(n, N)`` as local indices."""
+    return np.stack([np.unique(column, return_inverse=True)[1] for column in states.T], axis=1)
 
 
-def exchange_moves(clusters: Any, weights: Any = None) -> Callable[[np.ndarray], list[tuple[tuple[int, ...], float]]]:
-    def moves(row: np.ndarray) -> list[tuple[tuple[int, ...], float]]:
-        of_each = zip(clusters, np.ones(len(clusters)) if weights is None else weights, strict=True)
-        return [((a, b), float(weight)) for (a, b), weight in of_each if row[a] != row[b]]
+def local_moves(row: np.ndarray) -> list[Move]:
+    return [({site: 1 - int(index)}, 1.0) for site, index in enumerate(row)]
+
+
+def changes_of_one_site(*sizes: int) -> Callable[[np.ndarray], list[Move]]:
+    def moves(row: np.ndarray) -> list[Move]:
+        others = [[to for to in range(size) if to != row[site]] for site, size in enumerate(sizes)]
+        return [({site: to}, 1.0 / len(states)) for site, states in enumerate(others) for to in states]
 
     return moves
 
 
-def connected_moves(operator: Any) -> Callable[[np.ndarray], list[tuple[tuple[int, ...], float]]]:
+def exchange_moves(clusters: Any, weights: Any = None) -> Callable[[np.ndarray], list[Move]]:
+    def moves(row: np.ndarray) -> list[Move]:
+        of_each = zip(clusters, np.ones(len(clusters)) if weights is None else weights, strict=True)
+        return [({a: int(row[b]), b: int(row[a])}, float(weight)) for (a, b), weight in of_each if row[a] != row[b]]
+
+    return moves
+
+
+def connected_moves(operator: Any) -> Callable[[np.ndarray], list[Move]]:
     @cache  # and not where a module is imported
     def elements() -> tuple[np.ndarray, dict[tuple[int, ...], int], np.ndarray]:
-        hilbert = operator.hilbert
-        indices = np.asarray(hilbert.states_to_local_indices(hilbert.all_states()))
+        indices = local_indices(np.asarray(operator.hilbert.all_states()))
         return indices, {tuple(row): i for i, row in enumerate(indices)}, np.asarray(operator.to_dense())
 
-    def moves(row: np.ndarray) -> list[tuple[tuple[int, ...], float]]:
+    def moves(row: np.ndarray) -> list[Move]:
         indices, number, dense = elements()
         others = indices[dense[number[tuple(row)]] != 0]
-        return [(tuple(int(site) for site in np.flatnonzero(other != row)), 1.0) for other in others]
+        return [({int(site): int(other[site]) for site in np.flatnonzero(other != row)}, 1.0) for other in others]
 
     return moves
 
@@ -137,6 +156,45 @@ CASES = {
     ),
     "Pauli strings": Case(QUBITS, lambda s, **o: s.MetropolisHamiltonian(QUBITS, PAULI, **o), connected_moves(PAULI)),
 }
+
+class Permutations(DiscreteHilbertConstraint):
+    """Some local states, in any order: what exchanges of sites lead to."""
+
+    states: tuple[int, ...] = struct.field(pytree_node=False)
+
+    def __init__(self, *states: int) -> None:
+        self.states = states
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return (jnp.sort(x, axis=-1) == jnp.array(self.states)).all(axis=-1)
+
+    def __hash__(self) -> int:
+        return hash(self.states)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Permutations) and other.states == self.states
+
+
+SPINS_1 = nk.hilbert.Spin(1, 3)
+SECTOR_1 = nk.hilbert.Spin(1, 4, constraint=Permutations(-2, 0, 0, 2))
+BOSONS = nk.hilbert.Fock(3, 4, constraint=Permutations(0, 1, 2, 3))
+MIXED = nk.hilbert.Spin(0.5, 2) * nk.hilbert.Fock(3, 2)
+SQUARE = nk.graph.Chain(4)
+WITH_MORE_STATES = {
+    "local, spins 1": Case(
+        SPINS_1, lambda s, **o: s.MetropolisLocal(SPINS_1, **o), changes_of_one_site(*SPINS_1.shape)
+    ),
+    "local, spins and bosons": Case(
+        MIXED, lambda s, **o: s.MetropolisLocal(MIXED, **o), changes_of_one_site(*MIXED.shape)
+    ),
+    "exchange, spins 1": Case(
+        SECTOR_1, lambda s, **o: s.MetropolisExchange(SECTOR_1, graph=SQUARE, **o), exchange_moves(SQUARE.edges())
+    ),
+    "exchange, bosons": Case(
+        BOSONS, lambda s, **o: s.MetropolisExchange(BOSONS, graph=SQUARE, **o), exchange_moves(SQUARE.edges())
+    ),
+}
+"""Cases whose sites don't have two local states."""
 
 HAS_PROBABILITIES = "probabilities" in inspect.signature(nk.sampler.MetropolisExchange).parameters
 """Whether this NetKet has them."""

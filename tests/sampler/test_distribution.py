@@ -6,18 +6,28 @@ configuration's probability.
 
 from typing import Any
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import netket as nk
 import numpy as np
 import pytest
 import scipy.stats
+from flax import nnx
 
 import ferroket as fk
 from ferroket.sampler import chains
 from mpi import FULL
-from transitions import CASES, Case, numbers_of, run
-from variational_states import MODELS
+from transitions import CASES, WITH_MORE_STATES, Case, numbers_of, run
+from variational_states import MODELS, SPINS
+
+pytestmark = pytest.mark.filterwarnings("ignore:(?s).*Defaulting to a slow:UserWarning")
 
 LEAST = 1e-3
+MLP = nk.models.MLP(hidden_dims=(5,), param_dtype=float)
+COMPLEX_MLP = nk.models.MLP(hidden_dims=(4, 3), param_dtype=complex)
+SINGLE_MLP = nk.models.MLP(hidden_dims=(5,), param_dtype=np.float32)
+ALL_CASES = CASES | WITH_MORE_STATES
 # An odd number of moves: where nearly all are accepted, an even one would lead back to the same magnetisation.
 SWEEP = 101
 
@@ -85,11 +95,60 @@ def test_large_parameters() -> None:
         assert p_value(counts, probabilities * counts.sum()) > LEAST
 
 
-@pytest.mark.quick("Heisenberg", "Pauli strings", "fermions")
-@pytest.mark.parametrize("name", CASES)
-def test_transitions(name: str) -> None:
+@pytest.mark.quick("exchange", "local, spins and bosons", "Ising")
+@pytest.mark.parametrize("name", ALL_CASES)
+def test_every_rule_around_a_network(name: str) -> None:
+    check_distribution(ALL_CASES[name], MLP)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("model", [COMPLEX_MLP, SINGLE_MLP], ids=["complex", "float32"])
+@pytest.mark.parametrize("power", [0.5, 2.0, 3.0])
+def test_every_power_around_a_network(model: Any, power: float) -> None:
+    check_distribution(CASES["exchange"], model, power)
+
+
+class OfNnx(nnx.Module):
+    def __init__(self) -> None:
+        self.dense = nnx.Linear(6, 4, rngs=nnx.Rngs(0), param_dtype=jnp.float64)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return jnp.tanh(self.dense(x.astype(float))).sum(axis=-1)
+
+
+class OfEquinox(eqx.Module):
+    dense: eqx.nn.Linear
+
+    def __init__(self) -> None:
+        self.dense = eqx.nn.Linear(6, 4, key=jax.random.key(0), dtype=jnp.float64)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return jax.vmap(lambda one: jnp.tanh(self.dense(one.astype(float))).sum())(x)
+
+
+@pytest.mark.quick("NNX")
+@pytest.mark.parametrize("make", [OfNnx, OfEquinox], ids=["NNX", "Equinox"])
+def test_networks_of_every_framework(make: Any) -> None:
+    sampler = fk.sampler.MetropolisLocal(SPINS, n_chains=64, sweep_size=31)
+    state = nk.vqs.MCState(sampler, make(), n_samples=64 * 400, n_discard_per_chain=20, sampler_seed=1)
+    assert fk.sampler.explain(state).path == "chains in Rust around the network"
+    states = SPINS.all_states()
+    counts = np.bincount(SPINS.states_to_numbers(state.samples.reshape(-1, 6)), minlength=len(states))
+    weights = np.exp(2 * np.asarray(state.log_value(states)))
+    assert p_value(counts, weights / weights.sum() * counts.sum()) > LEAST
+
+
+CASES_AND_MODELS = [
+    *((name, "RBM, complex") for name in CASES),
+    *((name, "MLP") for name in ALL_CASES),
+]
+
+
+@pytest.mark.quick("Heisenberg-RBM, complex", "Pauli strings-RBM, complex", "fermions-MLP", "exchange, spins 1-MLP")
+@pytest.mark.parametrize(("name", "of"), CASES_AND_MODELS)
+def test_transitions(name: str, of: str) -> None:
     """Each single step: how often each move is made, against the transition matrix, and back as often as there."""
-    case, model = CASES[name], MODELS["RBM, complex"]
+    case, model = ALL_CASES[name], MODELS.get(of, MLP)
     found = run(case, model, length=1500, n_chains=128, sweep_size=1)
     numbers = numbers_of(case, found.samples)
     n_states = len(case.states)
@@ -112,16 +171,22 @@ def test_transitions(name: str) -> None:
     assert abs(float(found.state.acceptance) - expected) < 4 * error
 
 
-@pytest.mark.quick("Heisenberg")
-@pytest.mark.parametrize("name", ["local", "exchange", "Heisenberg"])
-def test_as_netkets(name: str) -> None:
+@pytest.mark.quick("Heisenberg-model2", "exchange, bosons-model4")
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        *((name, MODELS["RBM"]) for name in ("local", "exchange", "Heisenberg")),
+        *((name, MLP) for name in ("local, spins 1", "exchange, bosons", "Ising")),
+    ],
+)
+def test_as_netkets(name: str, model: Any) -> None:
     """Acceptance and autocorrelation are those of NetKet's samplers."""
-    case, model = CASES[name], MODELS["RBM"]
+    case = ALL_CASES[name]
     acceptance, correlation = [], []
     for library in (fk.sampler, nk.sampler):
         found = run(case, model, length=400, library=library, n_chains=128, sweep_size=2)
         acceptance.append(np.asarray(found.state.n_accepted_proc) / 800)
-        log_psi = np.asarray(model.apply(found.variables, found.samples.reshape(-1, 6))).real
+        log_psi = np.asarray(model.apply(found.variables, found.samples.reshape(-1, case.hilbert.size))).real
         log_psi = log_psi.reshape(128, 400) - log_psi.mean()
         correlation.append([(log_psi[:, lag:] * log_psi[:, :-lag]).mean(axis=1) for lag in (1, 2, 4)])
     for ours, theirs in [acceptance, *zip(*correlation, strict=True)]:

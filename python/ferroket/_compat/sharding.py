@@ -42,7 +42,7 @@ def on_each_device(
 
 def set_mesh(mesh: Any) -> Any:
     """Sets the mesh of this thread as long as the result is entered, as :func:`jax.set_mesh` does."""
-    return jax.set_mesh(mesh) if hasattr(jax, "set_mesh") else jax.sharding.use_mesh(mesh)
+    return jax.set_mesh(mesh) if hasattr(jax, "set_mesh") else jax.sharding.use_mesh(mesh)  # type: ignore[attr-defined]
 
 
 def device() -> jax.Array:

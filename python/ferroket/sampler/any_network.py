@@ -16,6 +16,8 @@ import numpy as np
 from ferroket._compat.sharding import on_each_device
 from ferroket.ffi import Chains, chain_proposals
 from ferroket.operator import compiled
+from ferroket.operator.algebra.sectors import own_constraints
+from ferroket.operator.compiled import Constraints, allowed
 
 _NOWHERE = np.iinfo(np.uint16).max
 """A local index that no site has: the kernel says so."""
@@ -44,7 +46,8 @@ def samples(
     kind = sites.kind if sites.kind.size else np.zeros(sites.n_sites, np.int32)
     first, step = (np.asarray(values)[kind].astype(state.σ.dtype) for values in (sites.starts, sites.steps))
     static = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
-    apply = nkjax.HashablePartial(_log_probabilities, machine.apply, sampler.chunk_size)
+    constraints = own_constraints(sampler.hilbert)
+    apply = nkjax.HashablePartial(_log_probabilities, machine.apply, sampler.chunk_size, constraints)
     run = functools.partial(_run, apply, length=length, kept=rule.kept, together=1, **static)
     result: tuple[jax.Array, jax.Array, jax.Array] = on_each_device(
         run, (True, True, True, *(False,) * 7), (False, False, False)
@@ -64,12 +67,25 @@ def samples(
 
 
 def _log_probabilities(
-    apply: Callable[..., Any], chunk_size: int | None, variables: Any, power: jax.Array, x: jax.Array
+    apply: Callable[..., Any],
+    chunk_size: int | None,
+    constraints: Constraints,
+    variables: Any,
+    power: jax.Array,
+    x: jax.Array,
+    inside: jax.Array,
 ) -> jax.Array:
-    """The logarithms of |ψ|^p of configurations ``(n, N)``, on one device."""
+    """The logarithms of |ψ|^p of configurations ``(n, N)``, on one device.
+
+    Args:
+        inside: A configuration of the Hilbert space, ``(N,)``. The network sees it in the place of others.
+    """
+    if constraints:
+        is_inside = allowed(constraints, x)
+        x = jnp.where(is_inside[:, None], x, inside)
     in_chunks = nkjax.apply_chunked(apply, in_axes=(None, 0), chunk_size=chunk_size, axis_0_is_sharded=False)
     result: jax.Array = power * in_chunks(variables, x).real
-    return result
+    return jnp.where(is_inside, result, -jnp.inf) if constraints else result
 
 
 def _run(
@@ -102,7 +118,7 @@ def _run(
     def step_of_loop(carry: tuple[Chains, jax.Array, jax.Array]) -> tuple[Chains, jax.Array, jax.Array]:
         chains, proposals, _ = carry
         configurations = first + step * proposals.reshape(-1, proposals.shape[-1]).astype(first.dtype)
-        answers = log_probabilities(variables, power, configurations).astype(dtype)
+        answers = log_probabilities(variables, power, configurations, x[0]).astype(dtype)
         return go_on(chains, answers.reshape(proposals.shape[:-1]))
 
     start = go_on(chains, jnp.zeros((len(x), together), dtype))

@@ -11,10 +11,11 @@ from netket.sampler import MetropolisSamplerState
 
 from ferroket.ansatz import Ansatz, registry
 from ferroket.operator import compiled
+from ferroket.operator.algebra.sectors import own_constraints
 from ferroket.sampler import any_network, known_model
 from ferroket.sampler.confined import confined
 from ferroket.sampler.groups import in_groups
-from ferroket.sampler.transition_rules import KernelRule, kernel_rule
+from ferroket.sampler.transition_rules import OWN_CONSTRAINT, KernelRule, kernel_rule
 
 _STATES = 2
 
@@ -32,25 +33,26 @@ class Plan:
 
 def plan(sampler: Any, machine: Any, parameters: Any) -> Plan | list[str]:
     """What runs the chains of a sampler for a model, or why NetKet's own code does, as ends of sentences."""
-    rule = kernel_rule(sampler.rule, sampler.hilbert)
-    reasons = [rule] if isinstance(rule, str) else []
     platform = jax.default_backend()
-    if platform != "cpu":
-        reasons.append(f"the chains run on CPUs, and this is {platform}")
-    if reasons or isinstance(rule, str):
-        return reasons
-    ansatz, of_model = registry.find(machine, parameters, sampler.hilbert.size)
-    unknown = [*_of_hilbert(sampler.hilbert), *of_model]
-    return Plan(rule, None if unknown else ansatz, unknown)
+    try:
+        has_two_states, is_constrained = _of_hilbert(sampler.hilbert)
+        rule = kernel_rule(sampler.rule, sampler.hilbert)
+    except TypeError as error:  # of the Hilbert space
+        return [str(error)]
+    if platform != "cpu" or isinstance(rule, str):
+        return [rule] if isinstance(rule, str) else [f"the chains run on CPUs, and this is {platform}"]
+    ansatz, reasons = registry.find(machine, parameters, sampler.hilbert.size)
+    if not has_two_states:
+        reasons = ["some sites don't have two local states", *reasons]
+    if is_constrained:
+        reasons = [OWN_CONSTRAINT, *reasons]
+    return Plan(rule, None if reasons else ansatz, reasons)
 
 
 @functools.lru_cache(maxsize=256)
-def _of_hilbert(hilbert: Any) -> tuple[str, ...]:
-    try:
-        sizes = set(compiled.local_states(hilbert).sizes)
-    except TypeError as error:
-        return (str(error),)
-    return () if sizes == {_STATES} else ("some sites don't have two local states",)
+def _of_hilbert(hilbert: Any) -> tuple[bool, bool]:
+    """Whether each site has two local states, and whether there is a constraint of the user's own."""
+    return set(compiled.local_states(hilbert).sizes) == {_STATES}, bool(own_constraints(hilbert))
 
 
 def sample_chain(
@@ -130,9 +132,7 @@ def _any(
     return_log_probabilities: bool,
 ) -> tuple[Any, MetropolisSamplerState]:
     rng, key = jax.random.split(state.rng)
-    samples, accepted, log_probs = any_network.samples(
-        sampler, machine, parameters, state, numbers, key, chain_length
-    )
+    samples, accepted, log_probs = any_network.samples(sampler, machine, parameters, state, numbers, key, chain_length)
     state = _moved(sampler, state.replace(rng=rng), samples, accepted, log_probs)
     return (samples, log_probs) if return_log_probabilities else samples, state
 

@@ -13,14 +13,17 @@ from ferroket._compat.netket import HamiltonianRule
 from ferroket.ffi import Attribute, ExchangeArguments
 from ferroket.operator.algebra.sectors import Sector, sectors
 from ferroket.operator.cache import accelerated
-from ferroket.operator.compiled import Terms
+from ferroket.operator.compiled import Terms, local_states
 
+OWN_CONSTRAINT = "the Hilbert space has a constraint of its own, which the kernels don't know"
 
 _WORD = 32
 """How many clusters a word has bits for."""
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=("arrays",), meta_fields=("name", "attributes", "kept"))
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=("arrays",), meta_fields=("name", "attributes", "kept")
+)
 @dataclass(frozen=True)
 class KernelRule:
     """A rule as the kernels take it.
@@ -39,19 +42,22 @@ class KernelRule:
 
     def tables(self, n_sites: int) -> tuple[Any, ...]:
         """Its arguments, to be made where they are compiled: what the kernels look up comes to the arrays."""
-        return _by_site(*self.arrays, n_sites) if self.name == "exchange" else self.arrays
+        if self.name != "exchange":
+            return self.arrays
+        clusters, weights = self.arrays
+        return _by_site(clusters, weights, n_sites)
 
 
 def kernel_rule(rule: Any, hilbert: Any) -> KernelRule | str:
     """A rule of NetKet's as the kernels take it, or why they don't, as the end of a sentence.
 
-    Only rules that keep to the constraints of the Hilbert space are taken.
+    Only rules that keep to the sums that the Hilbert space fixes are taken.
     """
-    if not sectors(hilbert)[1]:
-        return "the Hilbert space has a constraint of its own, which the kernels don't know"
     if type(rule) is LocalRule:
         return _constrained(hilbert) or KernelRule("local")
     if type(rule) in (ExchangeRule, FermionHopRule):
+        if len(local_states(hilbert).sizes) > 1:
+            return "the sites that are exchanged may have different local states"
         weights = getattr(rule, "probabilities", None)  # NetKet has them since 3.22
         weights = jnp.zeros(0, float) if weights is None else weights
         clusters = jnp.asarray(rule.clusters, np.int32).reshape(-1, 2)
@@ -72,6 +78,8 @@ def _by_site(clusters: jax.Array, weights: jax.Array, n_sites: int) -> ExchangeA
 
 
 def _hamiltonian(rule: Any, hilbert: Any) -> KernelRule | str:
+    if not sectors(hilbert)[1]:
+        return OWN_CONSTRAINT
     if rule.operator.hilbert != hilbert:
         return "the rule's operator acts on another Hilbert space"
     operator = accelerated(rule.operator)
