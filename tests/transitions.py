@@ -157,6 +157,7 @@ CASES = {
     "Pauli strings": Case(QUBITS, lambda s, **o: s.MetropolisHamiltonian(QUBITS, PAULI, **o), connected_moves(PAULI)),
 }
 
+
 class Permutations(DiscreteHilbertConstraint):
     """Some local states, in any order: what exchanges of sites lead to."""
 

@@ -26,7 +26,11 @@ samplers = {
     "exchange": fk.sampler.MetropolisExchange(sector, graph=graph, n_chains=16),
     "Hamiltonian": fk.sampler.MetropolisHamiltonian(sector, heisenberg, n_chains=16),
 }
-models = {"RBM": nk.models.RBM(alpha=2, param_dtype=complex), "Jastrow": nk.models.Jastrow()}
+models = {
+    "RBM": nk.models.RBM(alpha=2, param_dtype=complex),
+    "Jastrow": nk.models.Jastrow(),
+    "MLP": nk.models.MLP(hidden_dims=(5, 3), param_dtype=float),
+}
 found = {"devices": jax.device_count()}
 for name in os.environ["RULES"].split():
     sampler = samplers[name]
@@ -34,7 +38,8 @@ for name in os.environ["RULES"].split():
         if name == "Hamiltonian" and kind == "Jastrow":
             continue
         state = nk.vqs.MCState(sampler, model, n_samples=160, seed=1, sampler_seed=2)
-        assert fk.sampler.explain(state).path == "chains in Rust"
+        around = " around the network" if kind == "MLP" else ""
+        assert fk.sampler.explain(state).path == "chains in Rust" + around
         samples = np.asarray(nk.jax.sharding.gather(state.samples))
         assert samples.shape == (16, 10, 8)
         accepted = int(state.sampler_state.n_accepted)
@@ -48,9 +53,10 @@ COLLECTIVES = """
 from ferroket.distributed.programs import is_marker
 model = state._model
 plan = chains.plan(sampler, model, state.variables)
-arguments = (sampler.replace(rule=plan.rule), plan.ansatz, model, state.variables, state.sampler_state, 3, False)
-program = chains._in_rust.lower(*arguments).compile().as_text()
-assert "ferroket_chains_jastrow" in program or "ferroket_chains_rbm" in program
+numbers = np.arange(16, dtype=np.uint32)
+arguments = (sampler.replace(rule=plan.rule), model, state.variables, state.sampler_state, numbers, 3, False)
+program = chains._any.lower(*arguments).compile().as_text()
+assert "ferroket_chains_network" in program
 names = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")
 lines = [line for line in program.splitlines() if not is_marker(line)]
 found["collectives"] = [name for name in names if any(f" {name}(" in line for line in lines)]

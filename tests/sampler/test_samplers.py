@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 
 import ferroket as fk
-from ferroket.sampler import chains
+from ferroket.sampler import chains, groups
 from mpi import FULL
 from transitions import CASES, FERMIONS, HAS_PROBABILITIES, HEISENBERG, ISING, SECTOR
 from variational_states import CHAIN, MODELS, SPINS, random_like
 
 RBM, MLP = MODELS["RBM"], nk.models.MLP(param_dtype=float)
+COMPLEX_MLP = nk.models.MLP(hidden_dims=(5,), param_dtype=complex)
+SINGLE_MLP = nk.models.MLP(hidden_dims=(5,), param_dtype=np.float32)
+NETWORKS = {"MLP": MLP, "MLP, complex": COMPLEX_MLP, "MLP, float32": SINGLE_MLP}
 EXACT = -2 / np.sin(np.pi / 12)  # the ground state of the critical Ising chain of six sites, by free fermions
 
 
@@ -57,17 +60,23 @@ OPTIONS = {"n_chains": 8, "dtype": np.float32, "sweep_size": 3, "machine_pow": 1
 WITH_OPTIONS = CASES if FULL else ("local", "exchange", "Heisenberg")
 
 
-@pytest.mark.quick("Heisenberg-options11")
+@pytest.mark.quick("Heisenberg-options11", "exchange-options13")
 @pytest.mark.parametrize(
-    ("name", "options"), [*((name, {}) for name in CASES), *((name, OPTIONS) for name in WITH_OPTIONS)]
+    ("name", "options", "model"),
+    [
+        *((name, {}, RBM) for name in CASES),
+        *((name, OPTIONS, RBM) for name in WITH_OPTIONS),
+        *((name, OPTIONS, MLP) for name in ("local", "exchange")),
+        ("local", {}, SINGLE_MLP),
+    ],
 )
-def test_states_and_samples_have_netkets_types(name: str, options: dict[str, Any]) -> None:
+def test_states_and_samples_have_netkets_types(name: str, options: dict[str, Any], model: Any) -> None:
     found = []
     for library in (fk.sampler, nk.sampler):
         sampler = CASES[name].make(library, **options)
-        variables, state = start(sampler)
-        with_log, end = sampler.sample(RBM, variables, state=state, chain_length=4, return_log_probabilities=True)
-        one = sampler.sample_next(RBM, variables, state)
+        variables, state = start(sampler, model)
+        with_log, end = sampler.sample(model, variables, state=state, chain_length=4, return_log_probabilities=True)
+        one = sampler.sample_next(model, variables, state)
         found.append(
             jax.tree.map(
                 lambda leaf: (leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)), (state, with_log, end, one)
@@ -80,11 +89,11 @@ def test_states_and_samples_have_netkets_types(name: str, options: dict[str, Any
     assert type(sampler) is nk.sampler.MetropolisSampler
 
 
-@pytest.mark.quick("4-RBM, complex", "None-Jastrow")
-@pytest.mark.parametrize("name", ["RBM, complex", "RBMModPhase", "Jastrow", "RBM, float32"])
+@pytest.mark.quick("4-RBM, complex", "None-Jastrow", "4-MLP, complex")
+@pytest.mark.parametrize("name", ["RBM, complex", "RBMModPhase", "Jastrow", "RBM, float32", *NETWORKS])
 @pytest.mark.parametrize("chunk_size", [None, 4])
 def test_log_probabilities_are_the_models(name: str, chunk_size: int | None) -> None:
-    model = MODELS[name]
+    model = (MODELS | NETWORKS)[name]
     sampler = fk.sampler.MetropolisLocal(SPINS, n_chains=8, chunk_size=chunk_size, machine_pow=3)
     variables, state = start(sampler, model)
     (samples, log_prob), end = sampler.sample(
@@ -99,26 +108,52 @@ def test_log_probabilities_are_the_models(name: str, chunk_size: int | None) -> 
     np.testing.assert_allclose(same.log_prob, end.log_prob, rtol=1e-6)
 
 
-def test_the_same_state_gives_the_same_samples() -> None:
+@pytest.mark.parametrize("model", [RBM, MLP], ids=["RBM", "MLP"])
+def test_the_same_state_gives_the_same_samples(model: Any) -> None:
     sampler = fk.sampler.MetropolisExchange(SECTOR, graph=CHAIN)
-    variables, state = start(sampler)
-    first, end = sampler.sample(RBM, variables, state=state, chain_length=7)
-    again, also = sampler.sample(RBM, variables, state=state, chain_length=7)
+    variables, state = start(sampler, model)
+    first, end = sampler.sample(model, variables, state=state, chain_length=7)
+    again, also = sampler.sample(model, variables, state=state, chain_length=7)
     assert equal((first, end), (again, also))
-    more, _ = sampler.sample(RBM, variables, state=end, chain_length=7)
+    more, _ = sampler.sample(model, variables, state=end, chain_length=7)
     assert not np.array_equal(first, more)
-    other, _ = sampler.sample(RBM, variables, state=start(sampler, seed=6)[1], chain_length=7)
+    other, _ = sampler.sample(model, variables, state=start(sampler, model, seed=6)[1], chain_length=7)
     assert not np.array_equal(first, other)
 
 
-def test_chains_do_not_depend_on_how_many_there_are() -> None:
+@pytest.mark.parametrize("model", [RBM, MLP], ids=["RBM", "MLP"])
+def test_chains_do_not_depend_on_how_many_there_are(model: Any) -> None:
     sampler = fk.sampler.MetropolisLocal(SPINS, n_chains=16)
-    variables, state = start(sampler)
+    variables, state = start(sampler, model)
     few = fk.sampler.MetropolisLocal(SPINS, n_chains=3)
     part = state.replace(σ=state.σ[:3], log_prob=state.log_prob[:3], n_accepted_proc=state.n_accepted_proc[:3])
-    all_samples, _ = sampler.sample(RBM, variables, state=state, chain_length=9)
-    samples, _ = few.sample(RBM, variables, state=part, chain_length=9)
+    all_samples, _ = sampler.sample(model, variables, state=state, chain_length=9)
+    samples, _ = few.sample(model, variables, state=part, chain_length=9)
     np.testing.assert_array_equal(samples, all_samples[:3])
+
+
+@pytest.mark.parametrize("n_groups", [1, 2, 4])
+def test_chains_in_groups(n_groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each group in a thread of its own, and all in one where a setting of JAX's holds in this thread alone."""
+    sampler = fk.sampler.MetropolisExchange(SECTOR, graph=CHAIN, n_chains=12, reset_chains=True)
+    variables, state = start(sampler, MLP)
+    monkeypatch.setattr(groups, "_n_groups", lambda _: 3)
+    expected = sampler.sample(MLP, variables, state=state, chain_length=5, return_log_probabilities=True)
+    monkeypatch.setattr(groups, "_n_groups", lambda _: n_groups)
+    found = sampler.sample(MLP, variables, state=state, chain_length=5, return_log_probabilities=True)
+    np.testing.assert_array_equal(found[0][0], expected[0][0])
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(raw(ours), raw(theirs), rtol=1e-12)
+    with jax.default_matmul_precision("highest"):
+        found = sampler.sample(MLP, variables, state=state, chain_length=5, return_log_probabilities=True)
+    np.testing.assert_array_equal(found[0][0], expected[0][0])
+
+
+def test_as_many_groups_as_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    for n_cores, n_chains, expected in [(1, 16, 1), (2, 16, 2), (3, 16, 2), (64, 16, 4), (64, 6, 1), (2, 7, 1)]:
+        monkeypatch.setattr("os.sched_getaffinity", lambda _, n=n_cores: set(range(n)))
+        _, state = start(fk.sampler.MetropolisLocal(SPINS, n_chains=n_chains), MLP)
+        assert groups._n_groups(state) == expected
 
 
 def test_states_are_saved_and_restored() -> None:
@@ -147,35 +182,41 @@ def test_chains_are_reset_if_they_are_to_be() -> None:
         assert again.acceptance is None
 
 
-def test_under_jit() -> None:
+@pytest.mark.parametrize(("model", "kernel"), [(RBM, "rbm"), (MLP, "network")], ids=["RBM", "MLP"])
+def test_under_jit(model: Any, kernel: str) -> None:
     sampler = fk.sampler.MetropolisLocal(SPINS)
-    variables, state = start(sampler)
+    variables, state = start(sampler, model)
 
     @jax.jit
     def sample(sampler: Any, variables: Any, state: Any) -> Any:
-        return sampler.sample(RBM, variables, state=state, chain_length=3)
+        return sampler.sample(model, variables, state=state, chain_length=3)
 
-    assert equal(sample(sampler, variables, state), sampler.sample(RBM, variables, state=state, chain_length=3))
-    assert "ferroket_chains_rbm" in sample.lower(sampler, variables, state).as_text()
+    found, expected = sample(sampler, variables, state), sampler.sample(model, variables, state=state, chain_length=3)
+    np.testing.assert_array_equal(found[0], expected[0])
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(raw(ours), raw(theirs), rtol=1e-12)
+    assert f"ferroket_chains_{kernel}" in sample.lower(sampler, variables, state).as_text()
 
 
-def test_several_parameters_at_once() -> None:
+@pytest.mark.parametrize("model", [RBM, MLP], ids=["RBM", "MLP"])
+def test_several_parameters_at_once(model: Any) -> None:
     sampler = fk.sampler.MetropolisLocal(SPINS)
-    variables, state = start(sampler)
+    variables, state = start(sampler, model)
     several = jax.tree.map(lambda leaf: np.stack([leaf, 2 * leaf]), variables)
-    samples = jax.vmap(lambda variables: sampler.sample(RBM, variables, state=state, chain_length=3)[0])(several)
+    samples = jax.vmap(lambda variables: sampler.sample(model, variables, state=state, chain_length=3)[0])(several)
     for place in range(2):
         one = jax.tree.map(lambda leaf, place=place: leaf[place], several)
-        np.testing.assert_array_equal(samples[place], sampler.sample(RBM, one, state=state, chain_length=3)[0])
+        np.testing.assert_array_equal(samples[place], sampler.sample(model, one, state=state, chain_length=3)[0])
 
 
-def test_another_power_compiles_nothing() -> None:
-    variables, state = start(fk.sampler.MetropolisLocal(SPINS))
+@pytest.mark.parametrize(("model", "program"), [(RBM, chains._known), (MLP, chains._any)], ids=["RBM", "MLP"])
+def test_another_power_compiles_nothing(model: Any, program: Any) -> None:
+    variables, state = start(fk.sampler.MetropolisLocal(SPINS), model)
     results, programs = [], []
     for power in (2.0, 0.5, 1.0):
         sampler = fk.sampler.MetropolisLocal(SPINS, machine_pow=power)
-        results.append(np.asarray(sampler.sample(RBM, variables, state=state, chain_length=8)[0]))
-        programs.append(chains._in_rust._cache_size())
+        results.append(np.asarray(sampler.sample(model, variables, state=state, chain_length=8)[0]))
+        programs.append(program._cache_size())
     assert len(set(programs)) == 1
     assert not np.array_equal(results[0], results[1])
 
@@ -198,8 +239,17 @@ def test_a_ground_state(name: str) -> None:
 
 
 def reasons(sampler: Any, model: Any = RBM) -> list[str]:
+    """Why a sampler is NetKet's."""
     found = fk.sampler.explain(make_state(sampler, model))
-    assert (found.path == "NetKet") == bool(found.reasons)
+    assert found.path == "NetKet"
+    return found.reasons
+
+
+def around_network(sampler: Any, model: Any = RBM) -> list[str]:
+    """Why a sampler evaluates the network."""
+    found = fk.sampler.explain(make_state(sampler, model))
+    assert found.path == "chains in Rust around the network"
+    assert str(found).startswith(f"{found.path}: the {found.rule} rule, and the network evaluated for each proposal\n")
     return found.reasons
 
 
@@ -224,21 +274,29 @@ class Parity(nk.hilbert.constraint.DiscreteHilbertConstraint):
         return isinstance(other, Parity)
 
 
-def test_what_does_not() -> None:
+def test_what_runs_around_the_network() -> None:
     spin_1 = nk.hilbert.Spin(1, 4)
-    assert reasons(fk.sampler.MetropolisLocal(spin_1)) == ["some sites don't have two local states"]
-    (reason,) = reasons(fk.sampler.MetropolisLocal(SPINS), MLP)
+    assert around_network(fk.sampler.MetropolisLocal(spin_1)) == ["some sites don't have two local states"]
+    (reason,) = around_network(fk.sampler.MetropolisLocal(SPINS), MLP)
     assert reason.startswith("netket's MLP is none of the models whose amplitude ratios are known")
     half = nk.models.RBM(param_dtype=np.float16)
-    assert reasons(fk.sampler.MetropolisLocal(SPINS), half) == ["there are parameters of float16"]
+    assert around_network(fk.sampler.MetropolisLocal(SPINS), half) == ["there are parameters of float16"]
+    even = nk.hilbert.Spin(0.5, 6, constraint=Parity())
+    own = ["the Hilbert space has a constraint of its own, which the kernels don't know"]
+    assert around_network(fk.sampler.MetropolisLocal(even)) == own
+    assert around_network(fk.sampler.MetropolisExchange(even, graph=CHAIN)) == own
+
+
+def test_what_does_not() -> None:
     rule = nk.sampler.rules.MultipleRules([nk.sampler.rules.LocalRule()] * 2, [0.5, 0.5])
     (reason,) = reasons(fk.sampler.MetropolisSampler(SPINS, rule))
     assert reason.endswith("and this is MultipleRules")
     even = nk.hilbert.Spin(0.5, 6, constraint=Parity())
     own = ["the Hilbert space has a constraint of its own, which the kernels don't know"]
-    assert reasons(fk.sampler.MetropolisLocal(even)) == own
-    assert reasons(fk.sampler.MetropolisExchange(even, graph=CHAIN)) == own
     assert reasons(fk.sampler.MetropolisHamiltonian(even, fk.operator.Ising(even, CHAIN, h=1.0))) == own
+    mixed = nk.hilbert.Spin(0.5, 2) * nk.hilbert.Fock(2, 2)
+    different = ["the sites that are exchanged may have different local states"]
+    assert reasons(fk.sampler.MetropolisExchange(mixed, clusters=[(0, 1)]), MLP) == different
     (reason,) = reasons(nk.sampler.ExactSampler(SPINS))
     assert reason == "ExactSampler isn't exactly one of the Metropolis samplers of NetKet or of fk.sampler"
     (reason,) = reasons(nk.sampler.MetropolisLocal(SPINS))
@@ -250,20 +308,22 @@ def test_what_does_not() -> None:
 
 def test_what_does_not_is_netkets() -> None:
     """The same samples, to the bit."""
-    theirs, ours = nk.sampler.MetropolisLocal(SPINS), fk.sampler.MetropolisLocal(SPINS)
-    for model in (MLP, RBM):
+    local = nk.sampler.rules.LocalRule()
+    several = nk.sampler.rules.MultipleRules([local] * 2, [0.5, 0.5])
+    for model, rule in [(MLP, several), (RBM, several), (MLP, local), (RBM, local)]:
+        theirs, ours = (library.MetropolisSampler(SPINS, rule) for library in (nk.sampler, fk.sampler))
         variables, state = start(theirs, model)
         expected = theirs.sample(model, variables, state=state, chain_length=3)
-        assert equal(ours.sample(model, variables, state=state, chain_length=3), expected) == (model is MLP)
+        assert equal(ours.sample(model, variables, state=state, chain_length=3), expected) == (rule is several)
         following = theirs.sample_next(model, variables, state)
-        assert equal(ours.sample_next(model, variables, state), following) == (model is MLP)
+        assert equal(ours.sample_next(model, variables, state), following) == (rule is several)
 
 
-def test_models_given_as_functions_are_netkets() -> None:
-    theirs, ours = nk.sampler.MetropolisLocal(SPINS), fk.sampler.MetropolisLocal(SPINS)
-    variables, state = start(theirs)
-    expected = theirs.sample(RBM.apply, variables, state=state, chain_length=3)
-    assert equal(ours.sample(RBM.apply, variables, state=state, chain_length=3), expected)
+def test_models_given_as_functions() -> None:
+    sampler = fk.sampler.MetropolisLocal(SPINS)
+    variables, state = start(sampler, MLP)
+    found, expected = (sampler.sample(model, variables, state=state, chain_length=3) for model in (MLP.apply, MLP))
+    assert equal(found, expected)
 
 
 # In an unchanged script
@@ -272,31 +332,38 @@ def test_models_given_as_functions_are_netkets() -> None:
 @pytest.mark.quick("Ising", "fermions")
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("local, qubits", "exchange", "Heisenberg")])
 def test_enabling(name: str) -> None:
+    check_enabling(name, RBM, "chains in Rust")
+
+
+def test_enabling_around_a_network() -> None:
+    check_enabling("exchange", MLP, "chains in Rust around the network")
+
+
+def check_enabling(name: str, model: Any, path: str) -> None:
     sampler, ours = (CASES[name].make(library) for library in (nk.sampler, fk.sampler))
-    variables, state = start(sampler)
-    netkets = sampler.sample(RBM, variables, state=state, chain_length=3)
-    expected = ours.sample(RBM, variables, state=state, chain_length=3)
+    variables, state = start(sampler, model)
+    netkets = sampler.sample(model, variables, state=state, chain_length=3)
+    expected = ours.sample(model, variables, state=state, chain_length=3)
     fk.enable()
     assert fk.sampler.is_enabled()
-    assert fk.sampler.explain(make_state(sampler)).path == "chains in Rust"
-    assert equal(sampler.sample(RBM, variables, state=state, chain_length=3), expected)
-    assert equal(sampler.sample_next(RBM, variables, state), ours.sample_next(RBM, variables, state))
+    assert fk.sampler.explain(make_state(sampler, model)).path == path
+    assert equal(sampler.sample(model, variables, state=state, chain_length=3), expected)
+    assert equal(sampler.sample_next(model, variables, state), ours.sample_next(model, variables, state))
     fk.enable()
     fk.disable()
     assert not fk.sampler.is_enabled()
-    assert equal(sampler.sample(RBM, variables, state=state, chain_length=3), netkets)
+    assert equal(sampler.sample(model, variables, state=state, chain_length=3), netkets)
 
 
 @pytest.mark.thorough
 def test_what_is_not_enabled() -> None:
-    """NetKet's other models, rules and samplers, and subclasses."""
+    """NetKet's other rules and samplers, and subclasses."""
 
     class Own(nk.sampler.MetropolisSampler):
         pass
 
     local = nk.sampler.rules.LocalRule()
     samplers = [
-        (MLP, nk.sampler.MetropolisLocal(SPINS)),
         (RBM, nk.sampler.MetropolisLocal(SECTOR)),
         (RBM, nk.sampler.MetropolisSampler(SPINS, nk.sampler.rules.MultipleRules([local] * 2, [0.5, 0.5]))),
         (RBM, Own(SPINS, local)),
@@ -381,9 +448,11 @@ def test_the_state_of_another_sampler() -> None:
         sampler.sample(RBM, variables, state=longer, chain_length=2)
     with pytest.raises(ValueError, match=r"configurations of shape \(17, 6\), but this sampler has 16 chains"):
         sampler.sample(RBM, variables, state=more, chain_length=2)
-    message = r"chain \d+ holds something else than one of the two local states on site \d"
-    with pytest.raises((ValueError, jax.errors.JaxRuntimeError), match=message):
-        jax.block_until_ready(sampler.sample(RBM, variables, state=of_qubits, chain_length=2))
+    message = r"chain \d+ holds something else than one of the local states on site \d"
+    for model in (RBM, MLP):
+        variables = make_variables(model, SPINS)
+        with pytest.raises((ValueError, jax.errors.JaxRuntimeError), match=message):
+            jax.block_until_ready(sampler.sample(model, variables, state=of_qubits, chain_length=2))
 
 
 def test_chains_that_devices_can_not_share() -> None:

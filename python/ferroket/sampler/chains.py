@@ -90,7 +90,7 @@ def sample_chain(
         result: tuple[Any, MetropolisSamplerState] = _any(sampler, machine, parameters, state, numbers, *static)
         return result
 
-    return in_groups(run, state)
+    return in_groups(run, state, (sampler, parameters))
 
 
 def sample_next(

@@ -54,14 +54,13 @@ def explain(vstate: Any) -> Explanation:
             "NetKet", reasons=[f"{name} isn't exactly one of the Metropolis samplers of NetKet or of fk.sampler"]
         )
     found = chains.plan(sampler, *sampled_model_of(vstate))
-    if isinstance(found, list):
-        if chains.is_netkets(sampler) and not patching.is_enabled() and not sectors(sampler.hilbert)[1]:
-            mend = "call fk.enable(), or take the one of fk.sampler"
-            found = [*found, f"the sampler is NetKet's, whose moves may lead out of the Hilbert space: {mend}"]
-        return Explanation("NetKet", reasons=found)
     if chains.is_netkets(sampler) and not patching.is_enabled():
-        reason = "the sampler is NetKet's: call fk.enable(), or take the one of fk.sampler"
-        return Explanation("NetKet", reasons=[reason])
+        leaves = "" if sectors(sampler.hilbert)[1] else ", whose moves may lead out of the Hilbert space"
+        reason = f"the sampler is NetKet's{leaves}: call fk.enable(), or take the one of fk.sampler"
+        reasons = found if isinstance(found, list) else []
+        return Explanation("NetKet", reasons=reasons if reasons and not leaves else [*reasons, reason])
+    if isinstance(found, list):
+        return Explanation("NetKet", reasons=found)
     if found.ansatz is None:
         return Explanation("chains in Rust around the network", found.rule.name, reasons=found.reasons)
     return Explanation("chains in Rust", found.rule.name, found.ansatz.name)

@@ -26,15 +26,17 @@ Run = Callable[[MetropolisSamplerState, np.ndarray], tuple[Any, MetropolisSample
 """Samples of chains and their new state, from their state and their numbers among all."""
 
 
-def in_groups(run: Run, state: MetropolisSamplerState) -> tuple[Any, MetropolisSamplerState]:
+def in_groups(run: Run, state: MetropolisSamplerState, depends: Any) -> tuple[Any, MetropolisSamplerState]:
     """What `run` gives for all chains, though it is called for one group of them after the other.
 
     Args:
         run: A compiled function. Its first result is samples ``(C, ...)``, or a tuple of such arrays.
         state: The state of all chains.
+        depends: What else `run` depends on, a pytree. Where any of it is traced there are no groups.
     """
     numbers = np.arange(len(state.σ), dtype=np.uint32)
-    n_groups = _n_groups(state)
+    is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((state, depends)))
+    n_groups = 1 if is_traced else _n_groups(state)
     if n_groups == 1:
         return run(state, numbers)
     mesh, context = state.σ.sharding.mesh, trace_context()
@@ -54,8 +56,7 @@ def in_groups(run: Run, state: MetropolisSamplerState) -> tuple[Any, MetropolisS
 
 def _n_groups(state: MetropolisSamplerState) -> int:
     """As many as there are cores, if so many can have equally many chains."""
-    is_traced = isinstance(state.σ, jax.core.Tracer)
-    if is_traced or jax.device_count() > 1 or not isinstance(state.σ.sharding, NamedSharding):
+    if jax.device_count() > 1 or not isinstance(state.σ.sharding, NamedSharding):
         return 1
     n_chains = len(state.σ)
     n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -146,3 +146,154 @@ impl<'a, T> EqualRows<'a, T> {
         self.0.split_off_mut(..self.1).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::POOLS;
+    use ferroket_kernels::sampling::KEY_WORDS;
+    use ferroket_xla_ffi::testing::{TestFrame, Threads};
+
+    const CHAINS: usize = 80;
+    const LENGTH: usize = 5;
+
+    /// What a call gives back to the next one.
+    #[derive(Clone)]
+    struct State {
+        indices: Vec<LocalIndex>,
+        progress: Vec<u32>,
+        random: Vec<u32>,
+        kept: Vec<u32>,
+        log_prob: Vec<f64>,
+        samples: Vec<LocalIndex>,
+        log_probs: Vec<f64>,
+    }
+
+    fn start(indices: [LocalIndex; 3], kept: usize) -> State {
+        State {
+            indices: indices.repeat(CHAINS),
+            progress: vec![0; PROGRESS_WORDS * CHAINS],
+            random: vec![0; STREAM_WORDS * CHAINS],
+            kept: vec![0; kept * CHAINS],
+            log_prob: vec![0.0; CHAINS],
+            samples: vec![9; 3 * LENGTH * CHAINS],
+            log_probs: vec![9.0; LENGTH * CHAINS],
+        }
+    }
+
+    /// A call for chains on three sites with two, three and two local states, which ask for two amplitudes at once.
+    fn frame(threads: Threads, state: &State, rule: &str, answers: &[f64]) -> TestFrame {
+        let words = state.kept.len() / CHAINS;
+        let numbers: Vec<u32> = (0..CHAINS as u32).collect();
+        TestFrame::new(threads)
+            .attr_str("rule", rule)
+            .attr_i64("sweep", 2)
+            .arg(answers, &[CHAINS, 2])
+            .arg(&numbers, &[CHAINS])
+            .arg(&[1_u32; KEY_WORDS], &[KEY_WORDS])
+            .arg::<LocalIndex>(&[2, 3, 2], &[3])
+            .arg(&state.indices, &[CHAINS, 3])
+            .arg(&state.progress, &[CHAINS, PROGRESS_WORDS])
+            .arg(&state.random, &[CHAINS, STREAM_WORDS])
+            .arg(&state.kept, &[CHAINS, words])
+            .arg(&state.log_prob, &[CHAINS])
+            .arg(&state.samples, &[CHAINS, LENGTH, 3])
+            .arg(&state.log_probs, &[CHAINS, LENGTH])
+    }
+
+    fn with_results(frame: TestFrame, words: usize) -> TestFrame {
+        frame
+            .result::<LocalIndex>(&[CHAINS, 3])
+            .result::<u32>(&[CHAINS, PROGRESS_WORDS])
+            .result::<u32>(&[CHAINS, STREAM_WORDS])
+            .result::<u32>(&[CHAINS, words])
+            .result::<f64>(&[CHAINS])
+            .result::<LocalIndex>(&[CHAINS, LENGTH, 3])
+            .result::<f64>(&[CHAINS, LENGTH])
+            .result::<LocalIndex>(&[CHAINS, 2, 3])
+            .result::<i32>(&[])
+    }
+
+    fn log_prob(indices: &[LocalIndex]) -> f64 {
+        indices.iter().zip([0.3, -0.4, 0.5]).map(|(&index, weight)| f64::from(index) * weight).sum()
+    }
+
+    /// Answers until no chain asks any more.
+    fn run(threads: Threads, mut state: State, rule: &str, tables: impl Fn(TestFrame) -> TestFrame) -> State {
+        let words = state.kept.len() / CHAINS;
+        let mut answers = vec![f64::NAN; 2 * CHAINS];
+        for _ in 0..=2 * LENGTH {
+            let mut call = with_results(tables(frame(threads, &state, rule, &answers)), words);
+            assert_eq!(call.execute(proposals), Ok(()));
+            state = State {
+                indices: call.read(0),
+                progress: call.read(1),
+                random: call.read(2),
+                kept: call.read(3),
+                log_prob: call.read(4),
+                samples: call.read(5),
+                log_probs: call.read(6),
+            };
+            let proposed: Vec<LocalIndex> = call.read(7);
+            answers = proposed.chunks(3).map(log_prob).collect();
+            if call.read::<i32>(8) == [0] {
+                return state;
+            }
+        }
+        panic!("the chains make more moves than they should")
+    }
+
+    #[test]
+    fn chains_ask_until_they_have_made_all_moves() {
+        let start = State { log_prob: vec![log_prob(&[0, 2, 1]); CHAINS], ..start([0, 2, 1], 0) };
+        let [alone, ..] = POOLS.map(|threads| {
+            let end = run(threads, start.clone(), "local", |frame| frame);
+            for (sample, &found) in end.samples.chunks(3).zip(&end.log_probs) {
+                assert!((found - log_prob(sample)).abs() < 1e-14);
+            }
+            assert!(end.progress.chunks(PROGRESS_WORDS).all(|words| words[0] == 2 * LENGTH as u32));
+            let last = end.samples.chunks(3 * LENGTH).flat_map(|samples| &samples[3 * (LENGTH - 1)..]);
+            assert!(end.indices.iter().eq(last));
+            end
+        });
+        assert!(
+            POOLS.iter().all(|&threads| run(threads, start.clone(), "local", |frame| frame).samples == alone.samples)
+        );
+        // Chains have random numbers of their own.
+        assert_ne!(alone.samples[..15], alone.samples[15..30]);
+    }
+
+    #[test]
+    fn exchanges_keep_the_states() {
+        let tables = |frame: TestFrame| {
+            let frame = frame.arg(&[0, 1, 1, 2], &[2, 2]).arg::<f64>(&[], &[0]);
+            frame.arg(&[0, 1, 3, 4], &[4]).arg(&[0, 1, 0, 0, 1, 2, 1, 1], &[4, 2])
+        };
+        let end = run(Threads::None, start([0, 1, 1], 1), "exchange", tables);
+        let mut found: Vec<_> = end.samples.chunks(3).collect();
+        found.sort_unstable();
+        found.dedup();
+        assert_eq!(found, [[0, 1, 1], [1, 0, 1], [1, 1, 0]]);
+    }
+
+    #[test]
+    fn wrong_calls_are_named() {
+        let answers = [0.0; 2 * CHAINS];
+        let message = |state: State, rule: &str| {
+            let words = state.kept.len() / CHAINS;
+            let mut call = with_results(frame(Threads::None, &state, rule, &answers), words);
+            call.execute(proposals).expect_err("a wrong call").message
+        };
+        assert_eq!(
+            message(start([0, 3, 0], 0), "local"),
+            "chain 0 holds something else than one of the local states on site 1: start it with a sample of its Hilbert \
+             space"
+        );
+        assert_eq!(message(start([0, 1, 0], 2), "local"), "the rule keeps 0 words for each chain, not 2");
+        assert_eq!(
+            message(start([0, 1, 0], 0), "hamiltonian"),
+            "site 1 doesn't have two local states, as the rule wants"
+        );
+        assert!(message(start([0, 1, 0], 0), "global").starts_with("there is no rule 'global'"));
+    }
+}

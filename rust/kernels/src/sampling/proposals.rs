@@ -176,7 +176,7 @@ impl<T: Real, R: TransitionRule> WithSimd for Conversation<'_, '_, '_, T, R> {
             proposal.copy_from_slice(indices);
         }
         rule.keep(kept);
-        let (drawn, moves) = known.unwrap_or_else(|| (rng.drawn, moves));
+        let (drawn, moves) = known.unwrap_or((rng.drawn, moves));
         *progress = Progress { drawn, moves, accepted, asked }.words();
         asked > 0
     }
