@@ -52,7 +52,7 @@ def _call(state: Any) -> Callable[[], Any]:
 
 def _case(case: Case, batch: int, rounds: int, name: str) -> Iterator[Row]:
     ours, theirs = (case.state(library, batch)[0] for library in ("ferroket", "netket"))
-    assert fk.sampler.explain(ours).path == "chains in Rust"
+    assert fk.sampler.explain(ours).path.startswith("chains in Rust")
     calls = {OURS: _call(ours), NETKET: _call(theirs)}
     for call in calls.values():
         call()

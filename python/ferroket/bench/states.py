@@ -96,6 +96,14 @@ MORE = {
     "Fermi-Hubbard 4×4, RBM α=2, fermion hops": Case(
         partial(fermi_hubbard, (4, 4)), _fermions, lambda: nk.models.RBM(alpha=2, param_dtype=float)
     ),
+    "Heisenberg 10×10, MLP (100, 200, 200)": Case(_spins, _exchange, models.MLP, 3),
+    "Heisenberg 10×10, MLP (64, 64)": Case(_spins, _exchange, partial(models.MLP, (64, 64)), 5),
+    "Heisenberg 10×10, ResCNN": Case(_spins, _seldom, partial(models.ResCNN, SPINS), 1.5),
+    "Heisenberg 10×10, GCNN": Case(_spins, _seldom, partial(models.gcnn, SPINS), 1.5),
+    "Heisenberg 10×10, ViT": Case(_spins, _seldom, partial(models.ViT, SPINS), 1.5),
+    "Fermi-Hubbard 4×4, MLP (100, 200, 200), fermion hops": Case(
+        partial(fermi_hubbard, (4, 4)), _fermions, models.MLP, 4
+    ),
 }
 """Cases of sampling alone."""
 

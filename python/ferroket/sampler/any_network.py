@@ -77,8 +77,7 @@ def _log_probabilities(
 ) -> jax.Array:
     """The logarithms of |ψ|^p of configurations ``(n, N)``, on one device.
 
-    Args:
-        inside: A configuration of the Hilbert space, ``(N,)``. The network sees it in the place of others.
+    The network sees `inside`, a configuration of the Hilbert space, in the place of those that are none.
     """
     if constraints:
         is_inside = allowed(constraints, x)
