@@ -107,7 +107,7 @@ def _run(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """As :func:`samples`, of the chains of one device."""
     dtype = jnp.float32 if jnp.finfo(log_prob.dtype).bits <= jnp.finfo(jnp.float32).bits else jnp.float64
-    index = jnp.round((x - first) / step)
+    index = jnp.round((x - first) / jnp.where(step == 0, 1, step))  # a site with one local state has no step
     index = jnp.where((first + step * index == x) & (index >= 0) & (index < sizes), index, _NOWHERE)
     chains = Chains.starting(index, log_prob.astype(dtype), length, kept)
 
