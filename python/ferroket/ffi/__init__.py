@@ -12,7 +12,7 @@ from ferroket.ffi.connected import connected_elements
 from ferroket.ffi.distinct import distinct_rows
 from ferroket.ffi.family import Attribute, Family
 from ferroket.ffi.local_values import known_local_values
-from ferroket.ffi.proposals import Chains, chain_proposals
+from ferroket.ffi.proposals import Chains, Layer, chain_proposals
 
 __all__ = [
     "Attribute",
@@ -20,6 +20,7 @@ __all__ = [
     "ExchangeArguments",
     "Family",
     "IsingArguments",
+    "Layer",
     "MatrixArguments",
     "TermArguments",
     "chain_proposals",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,7 @@ class Chains:
         log_prob: The logarithm of |ψ|^p at the configurations, float32 or float64 ``(C,)``.
         samples: The samples, local indices, uint16 ``(C, L, N)``.
         log_probs: The logarithms of |ψ|^p of the samples, ``(C, L)``.
+        sums: What a first layer makes of the configurations, ``(C, H)``.
     """
 
     indices: Any
@@ -47,9 +48,10 @@ class Chains:
     log_prob: Any
     samples: Any
     log_probs: Any
+    sums: Any
 
     @classmethod
-    def starting(cls, indices: jax.Array, log_prob: jax.Array, length: int, kept: int) -> "Chains":
+    def starting(cls, indices: jax.Array, log_prob: jax.Array, length: int, kept: int, width: int) -> "Chains":
         """Chains that have done nothing yet.
 
         Args:
@@ -57,6 +59,7 @@ class Chains:
             log_prob: The logarithm of |ψ|^p there.
             length: L, how many samples each will give.
             kept: R, how many words the rule keeps.
+            width: H, how many sums a first layer has; 0 without one.
         """
         n_chains, n_sites = indices.shape
         return cls(
@@ -67,6 +70,7 @@ class Chains:
             log_prob,
             jnp.zeros((n_chains, length, n_sites), np.uint16),
             jnp.zeros((n_chains, length), log_prob.dtype),
+            jnp.zeros((n_chains, width), log_prob.dtype),
         )
 
     @property
@@ -78,15 +82,28 @@ class Chains:
 _N_UPDATED = len(fields(Chains))
 
 
+class Layer(NamedTuple):
+    """A first layer that is a sum over the sites: a constant and a vector for each site and local state.
+
+    Its numbers are of the dtype of the logarithms.
+    """
+
+    constant: Any
+    """``(H,)``."""
+    table: Any
+    """``(N, D, H)``, for as many local states as any site has."""
+
+
 def chain_proposals(
     chains: Chains,
     answers: jax.Array,
     numbers: jax.Array,
     key: jax.Array,
     sizes: jax.Array,
+    layer: Layer,
     of_rule: Sequence[jax.Array],
     **attributes: Attribute,
-) -> tuple[Chains, jax.Array, jax.Array]:
+) -> tuple[Chains, jax.Array, jax.Array, jax.Array]:
     """Has chains go on, by the rule of Metropolis and Hastings, until they need |ψ|^p where they don't know it.
 
     A chain is the same for any number of proposals, and beside whichever others.
@@ -97,17 +114,19 @@ def chain_proposals(
         numbers: The numbers of the chains, uint32 ``(C,)``.
         key: A key of :mod:`jax.random`, typed or not, on which the random numbers depend.
         sizes: How many local states each site has, uint16 ``(N,)``.
+        layer: The first layer of the network; with H = 0 where there is none.
         of_rule: The numbers of the rule that proposes moves.
         attributes: ``rule``, its name; ``sweep``, how many moves are proposed between samples; the rule's own.
 
     Returns:
-        ``(chains, proposals, waiting)``: the chains; for each the next configuration that it asks about, and those that
-        it will ask about if the ones before are rejected, local indices, uint16 ``(C, K, N)``; and how many chains wait
-        for an answer, an int32 scalar. Where it is 0, all have made all moves.
+        ``(chains, proposals, sums, waiting)``: the chains; for each the next configuration that it asks about, and
+        those that it will ask about if the ones before are rejected, local indices, uint16 ``(C, K, N)``; what the first
+        layer makes of them, ``(C, K, H)``; and how many chains wait for an answer, an int32 scalar. Where it is 0, all
+        have made all moves.
     """
     before = (answers, numbers.astype(np.uint32), key_words(key), sizes.astype(np.uint16))
     updated = [getattr(chains, field.name) for field in fields(Chains)]
-    results = chain_proposals_p.bind(*align([*before, *updated, *of_rule]), attributes=static(attributes))
+    results = chain_proposals_p.bind(*align([*before, *updated, *layer, *of_rule]), attributes=static(attributes))
     return Chains(*results[:_N_UPDATED]), *results[_N_UPDATED:]
 
 
@@ -120,7 +139,9 @@ def _types(answers: Any, *args: Any, **_: Any) -> list[Any]:
     updated = args[_N_BEFORE - 1 :][:_N_UPDATED]
     indices = updated[0]
     proposals = on_one_device(indices, (*answers.shape, indices.shape[1]), indices.dtype)
-    return [*updated, proposals, on_one_device(indices, (), np.dtype(np.int32))]
+    own_sums = updated[-1]
+    sums = on_one_device(indices, (*answers.shape, own_sums.shape[1]), own_sums.dtype)
+    return [*updated, proposals, sums, on_one_device(indices, (), np.dtype(np.int32))]
 
 
 def _call(answers: jax.Array, *args: jax.Array, attributes: Attributes) -> list[jax.Array]:
@@ -128,6 +149,7 @@ def _call(answers: jax.Array, *args: jax.Array, attributes: Attributes) -> list[
     results = [
         *(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in updated),
         jax.ShapeDtypeStruct((*answers.shape, updated[0].shape[1]), np.uint16),
+        jax.ShapeDtypeStruct((*answers.shape, updated[-1].shape[1]), updated[-1].dtype),
         jax.ShapeDtypeStruct((), np.int32),
     ]
     aliases = {_N_BEFORE + place: place for place in range(_N_UPDATED)}

@@ -1,11 +1,13 @@
 """Chains around a network of which nothing is known: Rust does all but to evaluate it.
 
 A loop of one program: the network on the configurations that the chains ask about, and one call that tells them the
-answers, and lets them go on until they ask again. A move that leads nowhere is made without the network.
+answers, and lets them go on until they ask again. A move that leads nowhere is made without the network. Where the
+network's first layer is a sum over the sites, Rust updates the sums, and XLA evaluates the rest.
 """
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -14,10 +16,15 @@ import netket.jax as nkjax
 import numpy as np
 
 from ferroket._compat.sharding import on_each_device
-from ferroket.ffi import Chains, chain_proposals
+from ferroket.ansatz import first_layer
+from ferroket.ansatz.first_layer import FirstLayer
+from ferroket.ffi import Chains, Layer, chain_proposals
 from ferroket.operator import compiled
 from ferroket.operator.algebra.sectors import own_constraints
 from ferroket.operator.compiled import Constraints, allowed
+
+Carry = tuple[Chains, jax.Array, jax.Array, jax.Array]
+"""What :func:`~ferroket.ffi.chain_proposals` gives."""
 
 _NOWHERE = np.iinfo(np.uint16).max
 """A local index that no site has: the kernel says so."""
@@ -46,11 +53,11 @@ def samples(
     kind = sites.kind if sites.kind.size else np.zeros(sites.n_sites, np.int32)
     first, step = (np.asarray(values)[kind].astype(state.σ.dtype) for values in (sites.starts, sites.steps))
     static = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
-    constraints = own_constraints(sampler.hilbert)
-    apply = nkjax.HashablePartial(_log_probabilities, machine.apply, sampler.chunk_size, constraints)
-    run = functools.partial(_run, apply, length=length, kept=rule.kept, together=1, **static)
+    network = _Network(machine.apply, sampler.chunk_size, own_constraints(sampler.hilbert))
+    sizes = tuple(int(size) for size in sites.sizes_of_sites)
+    run = functools.partial(_run, network, sizes=sizes, length=length, kept=rule.kept, together=1, **static)
     result: tuple[jax.Array, jax.Array, jax.Array] = on_each_device(
-        run, (True, True, True, *(False,) * 7), (False, False, False)
+        run, (True, True, True, *(False,) * 6), (False, False, False)
     )(
         state.σ,
         state.log_prob,
@@ -61,34 +68,60 @@ def samples(
         rule.tables(sampler.hilbert.size),
         jnp.asarray(first),
         jnp.asarray(step),
-        jnp.asarray(sites.sizes_of_sites, np.uint16),
     )
     return result
 
 
-def _log_probabilities(
-    apply: Callable[..., Any],
-    chunk_size: int | None,
-    constraints: Constraints,
-    variables: Any,
-    power: jax.Array,
-    x: jax.Array,
-    inside: jax.Array,
-) -> jax.Array:
-    """The logarithms of |ψ|^p of configurations ``(n, N)``, on one device.
+@dataclass(frozen=True)
+class _Network:
+    """A network as chains ask about it, on one device."""
 
-    The network sees `inside`, a configuration of the Hilbert space, in the place of those that are none.
-    """
-    if constraints:
-        is_inside = allowed(constraints, x)
-        x = jnp.where(is_inside[:, None], x, inside)
-    in_chunks = nkjax.apply_chunked(apply, in_axes=(None, 0), chunk_size=chunk_size, axis_0_is_sharded=False)
-    result: jax.Array = power * in_chunks(variables, x).real
-    return jnp.where(is_inside, result, -jnp.inf) if constraints else result
+    apply: Callable[[Any, jax.Array], jax.Array]
+    chunk_size: int | None
+    constraints: Constraints
+
+    def first_layer(self, variables: Any, x: jax.Array, dtype: Any) -> FirstLayer | None:
+        """Its first layer, for configurations like ``x (N,)``, if its sums are no more precise than `dtype`."""
+        layer = first_layer.read(self.apply, variables, x)
+        if layer is None or jnp.finfo(jax.eval_shape(layer.sums, variables, x).dtype).bits > jnp.finfo(dtype).bits:
+            return None
+        return layer
+
+    def log_probabilities(
+        self, layer: FirstLayer | None, variables: Any, power: jax.Array, x: jax.Array, sums: jax.Array, start: Any
+    ) -> jax.Array:
+        """The logarithms of |ψ|^p of configurations ``(n, N)``, of which the first layer makes these sums ``(n, H)``.
+
+        The network sees `start`, a configuration of the space and its sums, in the place of those that are none.
+        """
+        if self.constraints:
+            is_inside = allowed(self.constraints, x)
+            x, sums = (jnp.where(is_inside[:, None], a, b) for a, b in zip((x, sums), start, strict=True))
+        evaluate = self.apply if layer is None else jax.vmap(layer.rest, (None, 0, 0))
+        args = (x,) if layer is None else (x, sums)
+        axes = (None, *(0 for _ in args))
+        in_chunks = nkjax.apply_chunked(evaluate, in_axes=axes, chunk_size=self.chunk_size, axis_0_is_sharded=False)
+        result: jax.Array = power * in_chunks(variables, *args).real
+        return jnp.where(is_inside, result, -jnp.inf) if self.constraints else result
+
+
+def _tables(
+    layer: FirstLayer | None, variables: Any, first: jax.Array, step: jax.Array, sizes: np.ndarray, dtype: Any
+) -> Layer:
+    """A first layer as the kernel takes it: of the first local states everywhere, and what each other one changes."""
+    n_sites, n_states = len(sizes), int(sizes.max(initial=1))
+    if layer is None:
+        return Layer(jnp.zeros(0, dtype), jnp.zeros((n_sites, n_states, 0), dtype))
+    sums = jax.vmap(layer.sums, (None, 0))
+    sites, states = np.divmod(np.arange(n_sites * n_states), n_states)
+    other = jnp.zeros((len(sites), n_sites), first.dtype).at[np.arange(len(sites)), sites].set(states)
+    constant = sums(variables, first[None])[0]
+    table = sums(variables, first + step * jnp.minimum(other, jnp.asarray(sizes - 1, first.dtype))) - constant
+    return Layer(constant.astype(dtype), table.reshape(n_sites, n_states, -1).astype(dtype))
 
 
 def _run(
-    log_probabilities: Callable[..., jax.Array],
+    network: _Network,
     x: jax.Array,
     log_prob: jax.Array,
     numbers: jax.Array,
@@ -98,29 +131,35 @@ def _run(
     of_rule: tuple[jax.Array, ...],
     first: jax.Array,
     step: jax.Array,
-    sizes: jax.Array,
     *,
+    sizes: tuple[int, ...],
     length: int,
     kept: int,
     together: int,
     **attributes: Any,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """As :func:`samples`, of the chains of one device."""
+    # The kernels know no shorter numbers.
     dtype = jnp.float32 if jnp.finfo(log_prob.dtype).bits <= jnp.finfo(jnp.float32).bits else jnp.float64
     index = jnp.round((x - first) / jnp.where(step == 0, 1, step))  # a site with one local state has no step
-    index = jnp.where((first + step * index == x) & (index >= 0) & (index < sizes), index, _NOWHERE)
-    chains = Chains.starting(index, log_prob.astype(dtype), length, kept)
+    of_sites = np.asarray(sizes, np.uint16)
+    index = jnp.where((first + step * index == x) & (index >= 0) & (index < of_sites), index, _NOWHERE)
+    layer = network.first_layer(variables, x[0], dtype)
+    tables = _tables(layer, variables, first, step, of_sites, dtype)
+    chains = Chains.starting(index, log_prob.astype(dtype), length, kept, len(tables.constant))
+    start = x[0], jnp.zeros(0, dtype) if layer is None else layer.sums(variables, x[0])
 
-    def go_on(chains: Chains, answers: jax.Array) -> tuple[Chains, jax.Array, jax.Array]:
-        return chain_proposals(chains, answers, numbers, key, sizes, of_rule, **attributes)
+    def go_on(chains: Chains, answers: jax.Array) -> Carry:
+        return chain_proposals(chains, answers, numbers, key, jnp.asarray(of_sites), tables, of_rule, **attributes)
 
-    def step_of_loop(carry: tuple[Chains, jax.Array, jax.Array]) -> tuple[Chains, jax.Array, jax.Array]:
-        chains, proposals, _ = carry
+    def step_of_loop(carry: Carry) -> Carry:
+        chains, proposals, sums, _ = carry
         configurations = first + step * proposals.reshape(-1, proposals.shape[-1]).astype(first.dtype)
-        answers = log_probabilities(variables, power, configurations, x[0]).astype(dtype)
-        return go_on(chains, answers.reshape(proposals.shape[:-1]))
+        sums = sums.reshape(len(configurations), -1)
+        answers = network.log_probabilities(layer, variables, power, configurations, sums, start)
+        return go_on(chains, answers.astype(dtype).reshape(proposals.shape[:-1]))
 
-    start = go_on(chains, jnp.zeros((len(x), together), dtype))
-    chains, _, _ = jax.lax.while_loop(lambda carry: carry[2] > 0, step_of_loop, start)
+    begun = go_on(chains, jnp.zeros((len(x), together), dtype))
+    chains, *_ = jax.lax.while_loop(lambda carry: carry[-1] > 0, step_of_loop, begun)
     values = first + step * chains.samples.astype(first.dtype)
     return values, chains.accepted, chains.log_probs.astype(log_prob.dtype)

@@ -1,9 +1,10 @@
 //! Markov chains around a network that XLA evaluates.
 
+use crate::errors::invalid;
 use crate::rules::{check_indices, read_key, read_sweep, with_rule};
 use ferroket_kernels::numbers::Real;
 use ferroket_kernels::sampling::rules::TransitionRule;
-use ferroket_kernels::sampling::{Chain, PROGRESS_WORDS, Proposer, STREAM_WORDS, Sampling};
+use ferroket_kernels::sampling::{Chain, FirstLayer, PROGRESS_WORDS, Proposer, STREAM_WORDS, Sampling};
 use ferroket_kernels::sites::LocalIndex;
 use ferroket_xla_ffi::{Arguments, Buffer, DataType, Element, Error, Frame, Rows, handler};
 
@@ -17,11 +18,12 @@ handler! {
     ///
     /// Then those that become the results of the same shapes: `indices (C, N)` of uint16, the configurations; `progress
     /// (C, 5)`, `random (C, 66)` and `kept (C, R)` of uint32, see [`Chain`], zeros at first; `log_prob (C,)`;
-    /// `samples (C, L, N)` of uint16; and `log_probs (C, L)`. Then the arguments of the rule, as for
-    /// [`crate::chains::rbm`].
+    /// `samples (C, L, N)` of uint16; `log_probs (C, L)`; and `own_sums (C, H)`. Then
+    /// `constant (H,)` and `table (N, D, H)` of a first layer, see [`FirstLayer`], with H = 0 without one; and the arguments
+    /// of the rule, as for [`crate::chains::rbm`].
     ///
-    /// Attributes `rule` and `sweep`. More results: `proposals (C, K, N)` of uint16, and `waiting ()` of int32, how many
-    /// chains wait for amplitudes.
+    /// Attributes `rule` and `sweep`. More results: `proposals (C, K, N)` of uint16; `sums (C, K, H)`, what the first layer makes
+    /// of them; and `waiting ()` of int32, how many chains wait for amplitudes.
     pub(crate) fn proposals = call
 }
 
@@ -66,8 +68,21 @@ fn run<'a, T: Real + Element>(
     samples.expect_dims(&[chains, length, sites])?;
     let log_probs = results.updated::<T>(&mut args, "log_probs")?;
     log_probs.expect_dims(&[chains, length])?;
+    let own_sums = results.updated::<T>(&mut args, "own_sums")?;
+    let constant = args.vector::<T>("constant")?;
+    own_sums.expect_dims(&[chains, constant.len()])?;
+    let table = args.typed::<T>("table")?;
+    table.expect_rank(3)?;
+    let states = table.dims()[1];
+    table.expect_dims(&[sites, states, constant.len()])?;
+    let layer = FirstLayer::new(sites, states, constant, table.as_slice()).map_err(|error| invalid(&error))?;
+    if let Some(site) = sizes.iter().position(|&size| usize::from(size) > states) {
+        return Err(Error::invalid(format!("the first layer doesn't know all local states of site {site}")));
+    }
     let proposals = results.typed::<LocalIndex>("proposals")?;
     proposals.expect_dims(&[chains, together, sites])?;
+    let sums = results.typed::<T>("sums")?;
+    sums.expect_dims(&[chains, together, constant.len()])?;
     let waiting = results.typed::<i32>("waiting")?;
     waiting.expect_dims(&[])?;
     results.finish()?;
@@ -91,6 +106,8 @@ fn run<'a, T: Real + Element>(
     let mut samples = EqualRows(samples.into_mut_slice(), length * sites);
     let mut log_probs = EqualRows(log_probs.into_mut_slice(), length);
     let mut proposals = EqualRows(proposals.into_mut_slice(), together * sites);
+    let mut own_sums = EqualRows(own_sums.into_mut_slice(), constant.len());
+    let mut sums = EqualRows(sums.into_mut_slice(), together * constant.len());
     let random = random.into_mut_slice().as_chunks_mut().0;
     let of_one = progress.iter_mut().zip(random).zip(log_prob.into_mut_slice());
     let mut conversations: Vec<_> = of_one
@@ -99,12 +116,14 @@ fn run<'a, T: Real + Element>(
             number: numbers.as_slice()[place],
             answers: &answers.as_slice()[place * together..][..together],
             proposals: proposals.next(),
+            sums: sums.next(),
             chain: Chain {
                 indices: indices.next(),
                 log_prob,
                 progress,
                 random,
                 rule: kept.next(),
+                sums: own_sums.next(),
                 samples: samples.next(),
                 log_probs: log_probs.next(),
             },
@@ -118,9 +137,9 @@ fn run<'a, T: Real + Element>(
             return Err(Error::invalid(format!("the rule keeps {words} words for each chain, not {kept_words}")));
         }
         frame.pool().for_each_part(chains, AT_LEAST, Rows::new(&mut conversations, 1), |_, part| {
-            let mut proposer = Proposer::new(sampling, rule());
-            for Conversation { number, chain, answers, proposals, waits } in part.into_slice() {
-                *waits = proposer.proceed((*number).into(), chain, answers, proposals);
+            let mut proposer = Proposer::new(sampling, rule(), layer);
+            for Conversation { number, chain, answers, proposals, sums, waits } in part.into_slice() {
+                *waits = proposer.proceed((*number).into(), chain, answers, proposals, sums);
             }
         })
     })?;
@@ -135,6 +154,7 @@ struct Conversation<'a, T> {
     chain: Chain<'a, T>,
     answers: &'a [T],
     proposals: &'a mut [LocalIndex],
+    sums: &'a mut [T],
     waits: bool,
 }
 
@@ -167,6 +187,7 @@ mod tests {
         log_prob: Vec<f64>,
         samples: Vec<LocalIndex>,
         log_probs: Vec<f64>,
+        sums: Vec<f64>,
     }
 
     fn start(indices: [LocalIndex; 3], kept: usize) -> State {
@@ -178,6 +199,7 @@ mod tests {
             log_prob: vec![0.0; CHAINS],
             samples: vec![9; 3 * LENGTH * CHAINS],
             log_probs: vec![9.0; LENGTH * CHAINS],
+            sums: vec![9.0; CHAINS],
         }
     }
 
@@ -199,6 +221,9 @@ mod tests {
             .arg(&state.log_prob, &[CHAINS])
             .arg(&state.samples, &[CHAINS, LENGTH, 3])
             .arg(&state.log_probs, &[CHAINS, LENGTH])
+            .arg(&state.sums, &[CHAINS, 1])
+            .arg(&[2.0], &[1])
+            .arg(&TABLE, &[3, 3, 1])
     }
 
     fn with_results(frame: TestFrame, words: usize) -> TestFrame {
@@ -210,9 +235,14 @@ mod tests {
             .result::<f64>(&[CHAINS])
             .result::<LocalIndex>(&[CHAINS, LENGTH, 3])
             .result::<f64>(&[CHAINS, LENGTH])
+            .result::<f64>(&[CHAINS, 1])
             .result::<LocalIndex>(&[CHAINS, 2, 3])
+            .result::<f64>(&[CHAINS, 2, 1])
             .result::<i32>(&[])
     }
+
+    /// The first layer has one sum, which is the logarithm itself but for a constant.
+    const TABLE: [f64; 9] = [0.0, 0.3, 0.6, 0.0, -0.4, -0.8, 0.0, 0.5, 1.0];
 
     fn log_prob(indices: &[LocalIndex]) -> f64 {
         indices.iter().zip([0.3, -0.4, 0.5]).map(|(&index, weight)| f64::from(index) * weight).sum()
@@ -233,10 +263,15 @@ mod tests {
                 log_prob: call.read(4),
                 samples: call.read(5),
                 log_probs: call.read(6),
+                sums: call.read(7),
             };
-            let proposed: Vec<LocalIndex> = call.read(7);
+            let proposed: Vec<LocalIndex> = call.read(8);
             answers = proposed.chunks(3).map(log_prob).collect();
-            if call.read::<i32>(8) == [0] {
+            // The first layer says as much.
+            for (sum, answer) in call.read::<f64>(9).iter().zip(&answers) {
+                assert!((sum - 2.0 - answer).abs() < 1e-13);
+            }
+            if call.read::<i32>(10) == [0] {
                 return state;
             }
         }

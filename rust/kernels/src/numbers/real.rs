@@ -4,13 +4,25 @@ use crate::numbers::Functions;
 use bytemuck::Pod;
 use pulp::Simd;
 use std::fmt::Debug;
-use std::ops::Neg;
+use std::ops::{Add, Neg, Sub};
 
 /// The rows of tables have a multiple of so many numbers: as many as there are in the longest vector.
 pub const MULTIPLE: usize = 16;
 
 /// Real numbers that tables consist of.
-pub trait Real: Functions + Pod + Default + PartialEq + Neg<Output = Self> + Debug + Into<f64> + Send + Sync {
+pub trait Real:
+    Functions
+    + Pod
+    + Default
+    + PartialEq
+    + Neg<Output = Self>
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Debug
+    + Into<f64>
+    + Send
+    + Sync
+{
     /// As many as a register of the processor holds.
     type Vector<S: Simd>: Pod + Debug;
 

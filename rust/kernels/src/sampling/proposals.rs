@@ -8,6 +8,7 @@
 
 use crate::numbers::Real;
 use crate::sampling::Sampling;
+use crate::sampling::first_layer::FirstLayer;
 use crate::sampling::rules::{Change, TransitionRule};
 use crate::sampling::stream::{STREAM_WORDS, Stream};
 use crate::sites::LocalIndex;
@@ -27,6 +28,8 @@ pub struct Chain<'a, T> {
     pub random: &'a mut [u32; STREAM_WORDS],
     /// What its rule keeps ([`TransitionRule::kept`]).
     pub rule: &'a mut [u32],
+    /// What the first layer makes of its configuration; empty without one.
+    pub sums: &'a mut [T],
     /// Its samples, one behind the other: each is written when the chain comes to it.
     pub samples: &'a mut [LocalIndex],
     /// The logarithms of |ψ|^p of the samples.
@@ -41,6 +44,7 @@ impl<T> Chain<'_, T> {
             progress: self.progress,
             random: self.random,
             rule: self.rule,
+            sums: self.sums,
             samples: self.samples,
             log_probs: self.log_probs,
         }
@@ -73,18 +77,22 @@ impl Progress {
     }
 }
 
+/// After so many moves that were accepted the sums of the first layer are made anew, so that no error adds up.
+const ANEW: u32 = 256;
+
 /// Takes chains from one proposal to the next.
 #[derive(Debug)]
-pub struct Proposer<'a, R> {
+pub struct Proposer<'a, T, R> {
     sampling: &'a Sampling,
     rule: R,
+    layer: FirstLayer<'a, T>,
     change: Change,
 }
 
-impl<'a, R: TransitionRule> Proposer<'a, R> {
-    /// By this rule.
-    pub fn new(sampling: &'a Sampling, rule: R) -> Self {
-        Self { sampling, rule, change: Change::default() }
+impl<'a, T: Real, R: TransitionRule> Proposer<'a, T, R> {
+    /// By this rule, for a network with this first layer.
+    pub fn new(sampling: &'a Sampling, rule: R, layer: FirstLayer<'a, T>) -> Self {
+        Self { sampling, rule, layer, change: Change::default() }
     }
 
     /// Has a chain go on, with the logarithms of |ψ|^p of what it has proposed, until it proposes as much again or has
@@ -92,24 +100,26 @@ impl<'a, R: TransitionRule> Proposer<'a, R> {
     ///
     /// Where there is room for more proposals than are made, they are the configuration of the chain. The chain has this
     /// number among all. Returns whether it waits for amplitudes.
-    pub fn proceed<T: Real>(
+    pub fn proceed(
         &mut self,
         number: u64,
         chain: &mut Chain<T>,
         answers: &[T],
         proposals: &mut [LocalIndex],
+        sums: &mut [T],
     ) -> bool {
-        Arch::new().dispatch(Conversation { proposer: self, number, chain, answers, proposals })
+        Arch::new().dispatch(Conversation { proposer: self, number, chain, answers, proposals, sums })
     }
 }
 
 /// What [`Proposer::proceed`] does.
 struct Conversation<'p, 'a, 'c, T, R> {
-    proposer: &'p mut Proposer<'a, R>,
+    proposer: &'p mut Proposer<'a, T, R>,
     number: u64,
     chain: &'p mut Chain<'c, T>,
     answers: &'p [T],
     proposals: &'p mut [LocalIndex],
+    sums: &'p mut [T],
 }
 
 impl<T: Real, R: TransitionRule> WithSimd for Conversation<'_, '_, '_, T, R> {
@@ -117,10 +127,13 @@ impl<T: Real, R: TransitionRule> WithSimd for Conversation<'_, '_, '_, T, R> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> bool {
-        let Self { proposer: Proposer { sampling, rule, change }, number, chain, answers, proposals } = self;
-        let Chain { indices, log_prob, progress, random, rule: kept, samples, log_probs } = chain.reborrow();
+        let Self { proposer, number, chain, answers, proposals, sums } = self;
+        let Proposer { sampling, rule, layer, change } = proposer;
+        let Chain { indices, log_prob, progress, random, rule: kept, sums: own_sums, samples, log_probs } =
+            chain.reborrow();
         if *progress == [0; PROGRESS_WORDS] {
             rule.visit(indices);
+            layer.evaluate(indices, own_sums);
         } else {
             rule.restore(indices, kept);
         }
@@ -130,6 +143,7 @@ impl<T: Real, R: TransitionRule> WithSimd for Conversation<'_, '_, '_, T, R> {
         let mut rng = Stream::new(&sampling.key, number, drawn, random);
         let mut answers = answers[..asked as usize].iter();
         let mut proposals = proposals.chunks_exact_mut(sites);
+        let mut sums = layer.rows(sums);
         let mut asked = 0;
         // How far the chain is known to go: random numbers and moves.
         let mut known = None;
@@ -145,6 +159,7 @@ impl<T: Real, R: TransitionRule> WithSimd for Conversation<'_, '_, '_, T, R> {
                 if let Some(proposal) = proposals.next() {
                     proposal.copy_from_slice(indices);
                     change.apply(proposal);
+                    layer.change(indices, change, own_sums, sums.next());
                 }
                 known.get_or_insert(before);
                 asked += 1;
@@ -159,7 +174,11 @@ impl<T: Real, R: TransitionRule> WithSimd for Conversation<'_, '_, '_, T, R> {
                 accepted += 1;
                 if !change.is_empty() {
                     *log_prob = answer;
+                    layer.move_by(indices, change, own_sums);
                     change.apply(indices);
+                    if accepted.is_multiple_of(ANEW) {
+                        layer.evaluate(indices, own_sums);
+                    }
                     rule.accept();
                     answers = [].iter();
                 }
@@ -174,6 +193,7 @@ impl<T: Real, R: TransitionRule> WithSimd for Conversation<'_, '_, '_, T, R> {
         }
         for proposal in proposals {
             proposal.copy_from_slice(indices);
+            sums.next().copy_from_slice(own_sums);
         }
         rule.keep(kept);
         let (drawn, moves) = known.unwrap_or((rng.drawn, moves));
@@ -216,7 +236,8 @@ mod tests {
     }
 
     /// The samples of a chain that asks for `together` amplitudes at once, how many moves were accepted, how often it
-    /// asked.
+    /// asked. The sums of the first layer with these constants come with each proposal.
+    #[allow(clippy::too_many_arguments, reason = "all of a chain")]
     fn asking<R: TransitionRule>(
         sampling: &Sampling,
         power: f64,
@@ -224,6 +245,8 @@ mod tests {
         start: &[LocalIndex],
         length: usize,
         together: usize,
+        layer: &FirstLayer<f64>,
+        constants: &[f64],
     ) -> (Vec<LocalIndex>, u64, usize) {
         let (mut indices, mut log_prob) = (start.to_vec(), power * log_psi(start));
         let mut progress = [0; PROGRESS_WORDS];
@@ -231,7 +254,9 @@ mod tests {
         let mut proposals = vec![9; start.len() * together];
         let mut answers = vec![f64::NAN; together];
         let (mut kept, mut random) = (vec![0; rule.kept()], [0; STREAM_WORDS]);
-        let mut proposer = Proposer::new(sampling, rule);
+        let mut proposer = Proposer::new(sampling, rule, *layer);
+        let width = constants.len();
+        let (mut own_sums, mut sums) = (vec![9.0; width], vec![9.0; width * together]);
         for calls in 0.. {
             let chain = &mut Chain {
                 indices: &mut indices,
@@ -239,10 +264,11 @@ mod tests {
                 progress: &mut progress,
                 random: &mut random,
                 rule: &mut kept,
+                sums: &mut own_sums,
                 samples: &mut samples,
                 log_probs: &mut log_probs,
             };
-            if !proposer.proceed(3, chain, &answers, &mut proposals) {
+            if !proposer.proceed(3, chain, &answers, &mut proposals, &mut sums) {
                 for (sample, &log_prob) in samples.chunks(start.len()).zip(&log_probs) {
                     assert_eq!(log_prob, power * log_psi(sample));
                 }
@@ -250,6 +276,13 @@ mod tests {
                 assert_eq!(moves as usize, sampling.sweep * length);
                 assert_eq!(indices, samples[samples.len() - start.len()..]);
                 return (samples, accepted.into(), calls);
+            }
+            for (place, proposal) in proposals.chunks(start.len()).enumerate() {
+                let mut expected = constants.to_vec();
+                layer.evaluate(proposal, &mut expected);
+                for (sum, expected) in sums[place * width..].iter().zip(expected) {
+                    assert!((sum - expected).abs() < 1e-12);
+                }
             }
             for (answer, proposal) in answers.iter_mut().zip(proposals.chunks(start.len())) {
                 *answer = power * log_psi(proposal);
@@ -271,12 +304,15 @@ mod tests {
             let clusters = Clusters::new(6, tables).expect("pairs of sites");
             let weights = [1.0, 2.0, 0.5, 1.0, 3.0, 1.0, 0.7];
             let weighted = Clusters::new(6, ClusterTables { weights: &weights, ..tables }).expect("pairs of sites");
+            let (constants, table) = (vec![0.5, -1.0, 2.0], (0..36).map(|i| f64::from(i).sin()).collect::<Vec<_>>());
+            let layer = FirstLayer::new(6, 2, &constants, &table).expect("a table");
             macro_rules! compare {
                 ($rule:expr) => {{
                     let mut expected = vec![9; 6 * length];
                     let accepted =
                         sampling::run(&sampling, power, 3, &mut Known(Vec::new()), &mut $rule, &start, &mut expected);
-                    let (samples, asked_accepted, calls) = asking(&sampling, power, $rule, &start, length, together);
+                    let (samples, asked_accepted, calls) =
+                        asking(&sampling, power, $rule, &start, length, together, &layer, &constants);
                     prop_assert_eq!((samples, asked_accepted), (expected, accepted));
                     prop_assert!(calls <= sweep * length);
                 }};
@@ -290,7 +326,8 @@ mod tests {
     #[test]
     fn several_at_once_take_fewer_calls() {
         let sampling = Sampling { key: [5; KEY_WORDS], sweep: 4 };
-        let calls = |together| asking(&sampling, 2.0, Local::new(&[2; 6]), &[0; 6], 500, together).2;
+        let layer = FirstLayer::new(6, 2, &[], &[]).expect("no table");
+        let calls = |together| asking(&sampling, 2.0, Local::new(&[2; 6]), &[0; 6], 500, together, &layer, &[]).2;
         assert_eq!(calls(1), 2000);
         assert!(calls(4) < 1500, "{}", calls(4));
     }
@@ -299,7 +336,8 @@ mod tests {
     fn sites_with_more_states_are_as_likely_as_they_should_be() {
         let (sampling, length) = (Sampling { key: [6; KEY_WORDS], sweep: 6 }, 20_000);
         let sizes = [3, 2, 4];
-        let (samples, ..) = asking(&sampling, 2.0, Local::new(&sizes), &[2, 0, 3], length, 3);
+        let layer = FirstLayer::new(3, 4, &[], &[]).expect("no table");
+        let (samples, ..) = asking(&sampling, 2.0, Local::new(&sizes), &[2, 0, 3], length, 3, &layer, &[]);
         let all = (0..3).flat_map(|a| (0..2).flat_map(move |b| (0..4).map(move |c| [a, b, c])));
         let weight = |indices: [LocalIndex; 3]| (2.0 * log_psi(&indices)).exp();
         let norm: f64 = all.clone().map(weight).sum();
@@ -314,6 +352,7 @@ mod tests {
     #[test]
     fn what_is_no_number_is_not_accepted_and_a_start_of_probability_zero_is_left() {
         let sampling = Sampling { key: [1; KEY_WORDS], sweep: 1 };
+        let layer = FirstLayer::new(2, 2, &[], &[]).expect("no table");
         for (answer, log_prob, moves) in [(f64::NAN, 0.0, false), (0.0, f64::NEG_INFINITY, true)] {
             let (mut indices, mut log_prob) = ([0, 0], log_prob);
             let (mut progress, mut random) = ([0; PROGRESS_WORDS], [0; STREAM_WORDS]);
@@ -325,11 +364,12 @@ mod tests {
                     progress: &mut progress,
                     random: &mut random,
                     rule: &mut [],
+                    sums: &mut [],
                     samples: &mut samples,
                     log_probs: &mut log_probs,
                 };
-                let mut proposer = Proposer::new(&sampling, Local::new(&[2, 2]));
-                assert_eq!(proposer.proceed(0, chain, &[answer], &mut proposals), waits);
+                let mut proposer = Proposer::new(&sampling, Local::new(&[2, 2]), layer);
+                assert_eq!(proposer.proceed(0, chain, &[answer], &mut proposals, &mut []), waits);
             }
             assert_eq!(samples != [0, 0], moves);
             assert_eq!(progress[..3], [1, 0, u32::from(moves)]);
