@@ -120,9 +120,9 @@ def chain_proposals(
 
     Returns:
         ``(chains, proposals, sums, waiting)``: the chains; for each the next configuration that it asks about, and
-        those that it will ask about if the ones before are rejected, local indices, uint16 ``(C, K, N)``; what the first
-        layer makes of them, ``(C, K, H)``; and how many chains wait for an answer, an int32 scalar. Where it is 0, all
-        have made all moves.
+        those that it will ask about if the ones before are rejected, local indices, uint16 ``(C, K, N)``; what the
+        first layer makes of them, ``(C, K, H)``; and how many chains wait for an answer, an int32 scalar. Where it is
+        0, all have made all moves.
     """
     before = (answers, numbers.astype(np.uint32), key_words(key), sizes.astype(np.uint16))
     updated = [getattr(chains, field.name) for field in fields(Chains)]

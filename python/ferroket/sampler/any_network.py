@@ -72,6 +72,19 @@ def samples(
     return result
 
 
+def first_layer_of(sampler: Any, machine: Any, parameters: Any) -> FirstLayer | None:
+    """The first layer of a model that is updated along the chains of a sampler, if there is one."""
+    network = _Network(machine.apply, sampler.chunk_size, own_constraints(sampler.hilbert))
+    x = jax.ShapeDtypeStruct((1, sampler.hilbert.size), sampler.dtype)
+    log_psi = jax.eval_shape(machine.apply, parameters, x)
+    return network.first_layer(parameters, jax.ShapeDtypeStruct(x.shape[1:], x.dtype), _dtype(log_psi.dtype))
+
+
+def _dtype(log_psi: Any) -> Any:
+    """The dtype of logarithms of |ψ|^p: the kernels know no shorter numbers."""
+    return jnp.float32 if jnp.finfo(log_psi).bits <= jnp.finfo(jnp.float32).bits else jnp.float64
+
+
 @dataclass(frozen=True)
 class _Network:
     """A network as chains ask about it, on one device."""
@@ -114,7 +127,9 @@ def _tables(
         return Layer(jnp.zeros(0, dtype), jnp.zeros((n_sites, n_states, 0), dtype))
     sums = jax.vmap(layer.sums, (None, 0))
     sites, states = np.divmod(np.arange(n_sites * n_states), n_states)
-    other = jnp.zeros((len(sites), n_sites), first.dtype).at[np.arange(len(sites)), sites].set(states)
+    other = (
+        jnp.zeros((len(sites), n_sites), first.dtype).at[np.arange(len(sites)), sites].set(states.astype(first.dtype))
+    )
     constant = sums(variables, first[None])[0]
     table = sums(variables, first + step * jnp.minimum(other, jnp.asarray(sizes - 1, first.dtype))) - constant
     return Layer(constant.astype(dtype), table.reshape(n_sites, n_states, -1).astype(dtype))
@@ -139,8 +154,7 @@ def _run(
     **attributes: Any,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """As :func:`samples`, of the chains of one device."""
-    # The kernels know no shorter numbers.
-    dtype = jnp.float32 if jnp.finfo(log_prob.dtype).bits <= jnp.finfo(jnp.float32).bits else jnp.float64
+    dtype = _dtype(log_prob.dtype)
     index = jnp.round((x - first) / jnp.where(step == 0, 1, step))  # a site with one local state has no step
     of_sites = np.asarray(sizes, np.uint16)
     index = jnp.where((first + step * index == x) & (index >= 0) & (index < of_sites), index, _NOWHERE)

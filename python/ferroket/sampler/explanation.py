@@ -9,6 +9,7 @@ from ferroket._compat.netket import sampled_model_of
 from ferroket._deprecation import renamed_attribute
 from ferroket.operator.algebra.sectors import sectors
 from ferroket.sampler import chains, patching
+from ferroket.sampler.any_network import first_layer_of
 from ferroket.sampler.metropolis import MetropolisSampler
 
 
@@ -24,6 +25,9 @@ class Explanation:
     """The ansatz of the model where the chains are in Rust."""
     reasons: list[str] = field(default_factory=list)
     """Why not a faster one."""
+    first_layer: int | None = None
+    """How many sums over the sites a network's first layer has, which are updated along the chains; None if it has
+    none."""
 
     family = renamed_attribute("family", "ansatz")
 
@@ -32,8 +36,11 @@ class Explanation:
             return "\n".join(["NetKet: NetKet's own sampler", *(f"not faster, because {r}" for r in self.reasons)])
         if self.ansatz is not None:
             return f"{self.path}: the {self.rule} rule, with amplitude ratios of {self.ansatz}"
-        why = (f"its amplitude ratios aren't known, because {reason}" for reason in self.reasons)
-        return "\n".join([f"{self.path}: the {self.rule} rule, and the network evaluated for each proposal", *why])
+        lines = [f"{self.path}: the {self.rule} rule, and the network evaluated for each proposal"]
+        lines += [f"its amplitude ratios aren't known, because {reason}" for reason in self.reasons]
+        if self.first_layer is not None:
+            lines.append(f"its first layer, {self.first_layer} sums over the sites, is updated and not computed")
+        return "\n".join(lines)
 
 
 def explain(vstate: Any) -> Explanation:
@@ -62,5 +69,7 @@ def explain(vstate: Any) -> Explanation:
     if isinstance(found, list):
         return Explanation("NetKet", reasons=found)
     if found.ansatz is None:
-        return Explanation("chains in Rust around the network", found.rule.name, reasons=found.reasons)
+        layer = first_layer_of(sampler, *sampled_model_of(vstate))
+        width = None if layer is None else layer.width
+        return Explanation("chains in Rust around the network", found.rule.name, None, found.reasons, width)
     return Explanation("chains in Rust", found.rule.name, found.ansatz.name)

@@ -1,0 +1,158 @@
+"""First layers that are sums over the sites: that they are found, and that the network is what is made of them."""
+
+from typing import Any
+
+import equinox as eqx
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import netket as nk
+import numpy as np
+import pytest
+from flax import nnx
+
+from ferroket.ansatz import first_layer
+from ferroket.bench import models
+from variational_states import random_like
+
+SHAPE = (4, 4)
+N = 16
+HILBERT = nk.hilbert.Spin(0.5, N)
+
+
+class Embedding(nn.Module):
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = nn.Embed(2, 4, param_dtype=float)(((x + 1) // 2).astype(int))
+        return jnp.tanh(nn.Dense(5, param_dtype=float)(x.reshape(x.shape[0], -1))).sum(axis=-1)
+
+
+class OneHot(nn.Module):
+    """With a complex layer, and with what uses σ beside it."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = jax.nn.one_hot((x > 0).astype(int), 2, dtype=float).reshape(x.shape[0], -1)
+        y = nk.nn.activation.log_cosh(nn.Dense(5, param_dtype=complex)(y)).sum(axis=-1)
+        return y + jnp.where(x[..., 0] > 0, 0.3, x[..., 1] * x[..., 2])
+
+
+class Residual(nn.Module):
+    """Sums that several equations use, and a layer of scaled ones."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = nn.Dense(6, param_dtype=float)(x.astype(float) / 2) * 0.7
+        y = y + nn.relu(nn.Dense(6, param_dtype=float)(nn.LayerNorm(param_dtype=float)(y)))
+        return y.sum(axis=-1)
+
+
+class Products(nn.Module):
+    """What is neither a sum over the sites nor a function of one is the rest's."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        pairs = (x * jnp.roll(x, 1, axis=-1)).astype(float)
+        return (
+            nn.Dense(3, param_dtype=float)(pairs).sum(axis=-1) + nn.Dense(1, param_dtype=float)(x.astype(float))[..., 0]
+        )
+
+
+class OfNnx(nnx.Module):
+    def __init__(self) -> None:
+        self.dense = nnx.Linear(N, 4, rngs=nnx.Rngs(0), param_dtype=jnp.float64)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return jnp.tanh(self.dense(x.astype(float))).sum(axis=-1)
+
+
+class OfEquinox(eqx.Module):
+    dense: eqx.nn.Linear
+
+    def __init__(self) -> None:
+        self.dense = eqx.nn.Linear(N, 4, key=jax.random.key(0), dtype=jnp.float64)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return jax.vmap(lambda one: jnp.tanh(self.dense(one.astype(float))).sum())(x)
+
+
+# The network, how many sums its first layer has, and how many products with matrices the rest has less.
+NETWORKS = {
+    "MLP": (models.MLP((6, 5)), 6, 1),
+    "ResCNN": (models.ResCNN(SHAPE), 64, 0),
+    "GCNN": (models.gcnn(SHAPE), 64, 1),
+    "ViT": (models.ViT(SHAPE), 64, 0),
+    "embedding": (Embedding(), 5, 1),
+    "one-hot": (OneHot(), 10, 1),
+    "residual": (Residual(), 6, 1),
+    "products": (Products(), 1, 1),
+    "RBM": (nk.models.RBM(alpha=2), 33, 2),
+    "RBMModPhase": (nk.models.RBMModPhase(), 32, 2),
+    "ARNNDense": (nk.models.ARNNDense(hilbert=HILBERT, layers=2, features=4), 64, 1),
+    "single": (nk.models.MLP(hidden_dims=(6,), param_dtype=np.float32), 6, 1),
+    "complex": (nk.models.MLP(hidden_dims=(6,), param_dtype=complex), 12, 1),
+}
+
+
+def of(model: Any) -> tuple[Any, Any]:
+    """A network as a function of variables and configurations, and its variables."""
+    shapes = jax.eval_shape(model.init, jax.random.key(0), jax.ShapeDtypeStruct((1, N), np.int8))
+    return model.apply, random_like(shapes, 0.3)
+
+
+def configurations(n: int) -> np.ndarray:
+    return np.random.default_rng(3).choice([-1, 1], size=(n, N)).astype(np.int8)
+
+
+def n_products(function: Any, *args: Any) -> int:
+    text: str = jax.jit(function).lower(*args).compile().as_text()
+    return text.count(" dot(") + text.count("__onednn$matmul") + text.count("__ynn_fusion")
+
+
+@pytest.mark.quick("MLP", "embedding", "one-hot", "residual", "products", "complex")
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_network_is_what_the_rest_makes_of_the_sums(name: str) -> None:
+    model, width, fewer = NETWORKS[name]
+    apply, variables = of(model)
+    x = configurations(7)
+    found = first_layer.read(apply, variables, x[0])
+    assert found is not None
+    assert found.width == width
+    sums, rest = jax.vmap(found.sums, (None, 0)), jax.vmap(found.rest, (None, 0, 0))
+    expected = apply(variables, x)
+    precision = 1e-5 if name == "single" else 1e-13
+    np.testing.assert_allclose(rest(variables, x, sums(variables, x)), expected, rtol=precision, atol=precision)
+    # Two sites change what each of them does.
+    one, other, both = x.copy(), x.copy(), x.copy()
+    one[:, 3] *= -1
+    other[:, 7] *= -1
+    both[:, [3, 7]] *= -1
+    of_each = [sums(variables, which) for which in (x, one, other, both)]
+    np.testing.assert_allclose(of_each[3], of_each[1] + of_each[2] - of_each[0], rtol=precision, atol=10 * precision)
+    assert not np.allclose(of_each[3], of_each[0])
+    here = sums(variables, x)
+    assert n_products(apply, variables, x) - n_products(rest, variables, x, here) >= fewer
+
+
+@pytest.mark.parametrize("make", [OfNnx, OfEquinox])
+def test_every_framework(make: Any) -> None:
+    module = make()
+    state = nk.vqs.MCState(nk.sampler.MetropolisLocal(HILBERT), module, n_samples=16)
+    found = first_layer.read(state._apply_fun, state.variables, configurations(1)[0])
+    assert found is not None
+    assert found.width == 4
+
+
+def test_networks_without_one() -> None:
+    def loop(_: Any, x: jax.Array) -> jax.Array:
+        h, _ = jax.lax.scan(lambda h, site: (jnp.tanh(h + site), None), jnp.zeros(len(x)), x.T.astype(float))
+        return h
+
+    def products(_: Any, x: jax.Array) -> jax.Array:
+        return (x[:, :-1] * x[:, 1:]).astype(float).sum(axis=-1)
+
+    def wide(_: Any, x: jax.Array) -> jax.Array:
+        return jnp.tanh(x.astype(float) @ jnp.ones((N, 5000))).sum(axis=-1)
+
+    for function in (loop, products, wide):
+        assert first_layer.read(function, {}, configurations(1)[0]) is None
