@@ -279,9 +279,9 @@ def test_what_runs_around_the_network() -> None:
     assert around_network(fk.sampler.MetropolisLocal(spin_1)) == ["some sites don't have two local states"]
     (reason,) = around_network(fk.sampler.MetropolisLocal(SPINS), MLP)
     assert reason.startswith("netket's MLP is none of the models whose amplitude ratios are known")
-    found = fk.sampler.explain(make_state(fk.sampler.MetropolisLocal(SPINS), MLP))
-    assert found.first_layer == SPINS.size
-    assert str(found).endswith(f"\nits first layer, {SPINS.size} sums over the sites, is updated and not computed")
+    found = fk.sampler.explain(make_state(fk.sampler.MetropolisLocal(SPINS), COMPLEX_MLP))
+    assert found.first_layer == 2 * 5
+    assert str(found).endswith("\nits first layer, 10 sums over the sites, is updated and not computed")
     half = nk.models.RBM(param_dtype=np.float16)
     assert around_network(fk.sampler.MetropolisLocal(SPINS), half) == ["there are parameters of float16"]
     even = nk.hilbert.Spin(0.5, 6, constraint=Parity())

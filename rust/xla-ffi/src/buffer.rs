@@ -1,16 +1,20 @@
 //! Buffers: first of any type, as the runtime hands them over, then typed, as slices.
 
 use crate::{DataType, Element, Error, raw};
+use smallvec::SmallVec;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
+
+/// The dimensions of a buffer; a call has many buffers, and most of them few dimensions.
+type Dims = SmallVec<[usize; 4]>;
 
 /// Name, element type and dimensions of a buffer; every kind of buffer derefs to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape {
     name: &'static str,
     dtype: DataType,
-    dims: Box<[usize]>,
+    dims: Dims,
     len: usize,
 }
 
@@ -84,7 +88,7 @@ unsafe fn describe(buffer: *const raw::Buffer, name: &'static str) -> Result<(Sh
     let buffer = unsafe { &*buffer };
     // SAFETY: `dims` points to `rank` numbers.
     let dims = unsafe { raw_slice(buffer.dims, buffer.rank) }.ok_or_else(|| malformed("the rank"))?;
-    let dims: Box<[usize]> = dims
+    let dims: Dims = dims
         .iter()
         .map(|&dim| usize::try_from(dim))
         .collect::<Result<_, _>>()

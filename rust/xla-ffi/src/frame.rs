@@ -3,6 +3,7 @@
 use crate::attributes::Attributes;
 use crate::buffer::{address, raw_slice};
 use crate::{AnyBuffer, AnyBufferMut, Arguments, BufferMut, Element, Error, Pool, Results, raw};
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ffi::c_void;
 
@@ -12,6 +13,8 @@ pub struct Frame<'a> {
     ctx: *mut raw::ExecutionContext,
     args: &'a [*mut c_void],
     results: &'a [*mut c_void],
+    /// Where the elements of arguments and results are, as far as they have any.
+    addresses: (Addresses, Addresses),
     /// Which arguments have been handed out, to be read or to be updated.
     given: Box<[Cell<bool>]>,
     /// Which results have been handed out.
@@ -51,6 +54,7 @@ impl<'a> Frame<'a> {
             ctx: frame.ctx,
             args,
             results,
+            addresses: (addresses(args), addresses(results)),
             given: args.iter().map(|_| Cell::new(false)).collect(),
             taken: results.iter().map(|_| Cell::new(false)).collect(),
             attrs: Attributes { types, names, values },
@@ -81,7 +85,7 @@ impl<'a> Frame<'a> {
         let Some(buffer) = self.args.get(index) else {
             return Err(Error::Missing { kind: "argument", index, name, count });
         };
-        let updated = |place: usize| self.taken[place].get() && same_memory(buffer.cast(), self.results[place].cast());
+        let updated = |place: usize| self.taken[place].get() && self.share_memory(index, place);
         if let Some(result) = (0..self.results.len()).find(|&place| updated(place)) {
             return Err(Error::Updated { index, name, result });
         }
@@ -97,12 +101,8 @@ impl<'a> Frame<'a> {
         index: usize,
         name: &'static str,
     ) -> Result<BufferMut<'a, T>, Error> {
-        let (Some(from), Some(to)) = (self.args.get(arg), self.results.get(index)) else {
+        if arg >= self.args.len() || index >= self.results.len() || !self.share_memory(arg, index) {
             // Whichever is missing says so.
-            self.arg(arg, name)?;
-            return self.result(index, name)?.typed();
-        };
-        if !same_memory(from.cast(), to.cast()) {
             let from = self.arg(arg, name)?.typed::<T>()?;
             let mut to = self.result(index, name)?.typed::<T>()?;
             to.expect_dims(from.dims())?;
@@ -112,16 +112,14 @@ impl<'a> Frame<'a> {
         if self.taken[index].replace(true) {
             return Err(Error::ResultTaken { index, name });
         }
-        let others = self.args.iter().enumerate().filter(|(place, _)| *place != arg);
-        let also =
-            others.map(|(place, &other)| (place, other)).find(|&(_, other)| same_memory(other.cast(), to.cast()));
-        let arg = if self.given[arg].replace(true) { Some(arg) } else { also.map(|(place, _)| place) };
+        let also = (0..self.args.len()).find(|&place| place != arg && self.share_memory(place, index));
+        let arg = if self.given[arg].replace(true) { Some(arg) } else { also };
         if let Some(arg) = arg {
             return Err(Error::Aliased { index, name, arg });
         }
         // SAFETY: all results are buffers, see `new`. This one is handed out for the first time, results don't overlap
         // each other. The argument in its memory was not handed out, and won't be, and there is no other.
-        unsafe { AnyBufferMut::new(to.cast(), name) }?.typed()
+        unsafe { AnyBufferMut::new(self.results[index].cast(), name) }?.typed()
     }
 
     /// Result `index`, which messages will call `name`. Each result can be had once.
@@ -133,12 +131,19 @@ impl<'a> Frame<'a> {
         if self.taken[index].replace(true) {
             return Err(Error::ResultTaken { index, name });
         }
-        if let Some(arg) = self.args.iter().position(|&arg| same_memory(arg.cast(), result.cast())) {
+        if let Some(arg) = (0..self.args.len()).find(|&arg| self.share_memory(arg, index)) {
             return Err(Error::Aliased { index, name, arg });
         }
         // SAFETY: all results are buffers, see `new`. This one is handed out for the first time, results don't overlap
         // each other, and none of the arguments is in its memory.
         unsafe { AnyBufferMut::new(result.cast(), name) }
+    }
+
+    /// Whether an argument and a result are the same memory. The runtime aliases whole buffers or none, so comparing where
+    /// they start is enough; empty ones may share an address and overlap with nothing.
+    fn share_memory(&self, arg: usize, result: usize) -> bool {
+        let arg = self.addresses.0[arg];
+        arg.is_some() && arg == self.addresses.1[result]
     }
 
     /// XLA's thread pool.
@@ -149,12 +154,12 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Whether an argument and a result are the same memory. The runtime aliases whole buffers or none, so comparing where
-/// they start is enough; empty ones may share an address and overlap with nothing.
-fn same_memory(arg: *const raw::Buffer, result: *const raw::Buffer) -> bool {
+/// One for each buffer.
+type Addresses = SmallVec<[Option<usize>; 16]>;
+
+fn addresses(buffers: &[*mut c_void]) -> Addresses {
     // SAFETY: arguments and results are null or buffers of the runtime, see `Frame::new`.
-    let [arg, result] = [arg, result].map(|buffer| unsafe { address(buffer) });
-    arg.is_some() && arg == result
+    buffers.iter().map(|&buffer| unsafe { address(buffer.cast()) }).collect()
 }
 
 #[cfg(test)]
