@@ -64,7 +64,10 @@ def exchanged(blocks: jax.Array) -> jax.Array:
 
 
 def is_out_of_reach() -> bool:
-    """Whether JAX is one that gives wrong shapes where log-derivatives are shared by several devices: JAX 0.7."""
+    """Whether JAX is one that gives wrong shapes where log-derivatives are shared by several devices: JAX 0.7.
+
+    On several devices it takes no program apart either, since it checks what a shared value may be added to.
+    """
     return CHECKS and jax.device_count() > 1
 
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import netket.jax as nkjax
 import numpy as np
 
-from ferroket._compat.sharding import on_each_device
+from ferroket._compat.sharding import is_out_of_reach, on_each_device
 from ferroket.ansatz import first_layer
 from ferroket.ansatz.first_layer import FirstLayer
 from ferroket.ffi import Chains, Layer, chain_proposals
@@ -95,7 +95,7 @@ class _Network:
 
     def first_layer(self, variables: Any, x: jax.Array, dtype: Any) -> FirstLayer | None:
         """Its first layer, for configurations like ``x (N,)``, if its sums are no more precise than `dtype`."""
-        layer = first_layer.read(self.apply, variables, x)
+        layer = None if is_out_of_reach() else first_layer.read(self.apply, variables, x)
         if layer is None or jnp.finfo(jax.eval_shape(layer.sums, variables, x).dtype).bits > jnp.finfo(dtype).bits:
             return None
         return layer
