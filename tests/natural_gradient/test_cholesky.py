@@ -14,7 +14,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import ferroket as fk
-from ferroket._compat.sharding import AXIS, is_out_of_reach
+from ferroket._compat.sharding import AXIS, CHECKS
 from ferroket.natural_gradient import cholesky as kernel
 from ferroket.natural_gradient import solve as systems
 from ferroket.natural_gradient.cholesky import Blocks
@@ -213,6 +213,8 @@ def test_takes_complex() -> None:
 
 
 def sharded(array: np.ndarray) -> jax.Array:
+    if jax.device_count() == 1:  # NetKet's function wants a mesh, which JAX 0.7 has none of here
+        return jnp.asarray(array)
     return nk.jax.sharding.distribute_to_devices_along_axis(array)
 
 
@@ -266,6 +268,7 @@ if info.rank == 0:
 """
 
 
+@pytest.mark.skipif(CHECKS, reason="JAX 0.7 shares no updates")
 @pytest.mark.mpi
 @pytest.mark.quick("2")
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 8], ids=str)
@@ -332,7 +335,7 @@ WORDS = [
 ]
 
 
-@pytest.mark.skipif(is_out_of_reach(), reason="JAX 0.7 shares no updates")
+@pytest.mark.skipif(CHECKS, reason="JAX 0.7 shares no updates")
 def test_on_four_devices(tmp_path: Path) -> None:
     results = tmp_path / "updates.npz"
     flags = "--xla_force_host_platform_device_count=4"
