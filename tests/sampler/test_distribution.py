@@ -122,7 +122,7 @@ class OfEquinox(eqx.Module):
     def __init__(self) -> None:
         self.dense = eqx.nn.Linear(6, 4, key=jax.random.key(0), dtype=jnp.float64)
 
-    def __call__(self, x: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array, key: Any = None) -> jax.Array:  # NetKet 3.20 gives a key
         return jax.vmap(lambda one: jnp.tanh(self.dense(one.astype(float))).sum())(x)
 
 
