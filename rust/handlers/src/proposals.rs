@@ -69,20 +69,12 @@ fn run<'a, T: Real + Element>(
     let log_probs = results.updated::<T>(&mut args, "log_probs")?;
     log_probs.expect_dims(&[chains, length])?;
     let own_sums = results.updated::<T>(&mut args, "own_sums")?;
-    let constant = args.vector::<T>("constant")?;
-    own_sums.expect_dims(&[chains, constant.len()])?;
-    let table = args.typed::<T>("table")?;
-    table.expect_rank(3)?;
-    let states = table.dims()[1];
-    table.expect_dims(&[sites, states, constant.len()])?;
-    let layer = FirstLayer::new(sites, states, constant, table.as_slice()).map_err(|error| invalid(&error))?;
-    if let Some(site) = sizes.iter().position(|&size| usize::from(size) > states) {
-        return Err(Error::invalid(format!("the first layer doesn't know all local states of site {site}")));
-    }
+    let (layer, width) = read_layer::<T>(&mut args, sizes)?;
+    own_sums.expect_dims(&[chains, width])?;
     let proposals = results.typed::<LocalIndex>("proposals")?;
     proposals.expect_dims(&[chains, together, sites])?;
     let sums = results.typed::<T>("sums")?;
-    sums.expect_dims(&[chains, together, constant.len()])?;
+    sums.expect_dims(&[chains, together, width])?;
     let waiting = results.typed::<i32>("waiting")?;
     waiting.expect_dims(&[])?;
     results.finish()?;
@@ -106,8 +98,8 @@ fn run<'a, T: Real + Element>(
     let mut samples = EqualRows(samples.into_mut_slice(), length * sites);
     let mut log_probs = EqualRows(log_probs.into_mut_slice(), length);
     let mut proposals = EqualRows(proposals.into_mut_slice(), together * sites);
-    let mut own_sums = EqualRows(own_sums.into_mut_slice(), constant.len());
-    let mut sums = EqualRows(sums.into_mut_slice(), together * constant.len());
+    let mut own_sums = EqualRows(own_sums.into_mut_slice(), width);
+    let mut sums = EqualRows(sums.into_mut_slice(), together * width);
     let random = random.into_mut_slice().as_chunks_mut().0;
     let of_one = progress.iter_mut().zip(random).zip(log_prob.into_mut_slice());
     let mut conversations: Vec<_> = of_one
@@ -146,6 +138,23 @@ fn run<'a, T: Real + Element>(
     let count = conversations.iter().filter(|conversation| conversation.waits).count();
     waiting.into_mut_slice()[0] = i32::try_from(count).unwrap_or(i32::MAX);
     Ok(())
+}
+
+/// Reads `constant` and `table` of the first layer, and how many sums it has.
+fn read_layer<'a, T: Real + Element>(
+    args: &mut Arguments<'_, 'a>,
+    sizes: &[LocalIndex],
+) -> Result<(FirstLayer<'a, T>, usize), Error> {
+    let constant = args.vector::<T>("constant")?;
+    let table = args.typed::<T>("table")?;
+    table.expect_rank(3)?;
+    let states = table.dims()[1];
+    table.expect_dims(&[sizes.len(), states, constant.len()])?;
+    if let Some(site) = sizes.iter().position(|&size| usize::from(size) > states) {
+        return Err(Error::invalid(format!("the first layer doesn't know all local states of site {site}")));
+    }
+    let layer = FirstLayer::new(sizes.len(), states, constant, table.as_slice()).map_err(|error| invalid(&error))?;
+    Ok((layer, constant.len()))
 }
 
 /// A chain, what it is told, and what it says.
