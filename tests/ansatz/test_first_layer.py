@@ -2,17 +2,16 @@
 
 from typing import Any
 
-import equinox as eqx
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import netket as nk
 import numpy as np
 import pytest
-from flax import nnx
 
 from ferroket.ansatz import first_layer
 from ferroket.bench import models
+from frameworks import FRAMEWORKS
 from variational_states import random_like
 
 SHAPE = (4, 4)
@@ -56,24 +55,6 @@ class Products(nn.Module):
         return (
             nn.Dense(3, param_dtype=float)(pairs).sum(axis=-1) + nn.Dense(1, param_dtype=float)(x.astype(float))[..., 0]
         )
-
-
-class OfNnx(nnx.Module):
-    def __init__(self) -> None:
-        self.dense = nnx.Linear(N, 4, rngs=nnx.Rngs(0), param_dtype=jnp.float64)
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        return jnp.tanh(self.dense(x.astype(float))).sum(axis=-1)
-
-
-class OfEquinox(eqx.Module):
-    dense: eqx.nn.Linear
-
-    def __init__(self) -> None:
-        self.dense = eqx.nn.Linear(N, 4, key=jax.random.key(0), dtype=jnp.float64)
-
-    def __call__(self, x: jax.Array, key: Any = None) -> jax.Array:  # NetKet 3.20 gives a key
-        return jax.vmap(lambda one: jnp.tanh(self.dense(one.astype(float))).sum())(x)
 
 
 # The network, how many sums its first layer has, and how many products with matrices the rest has less.
@@ -134,10 +115,9 @@ def test_the_network_is_what_the_rest_makes_of_the_sums(name: str) -> None:
     assert n_products(apply, variables, x) - n_products(rest, variables, x, here) >= fewer
 
 
-@pytest.mark.parametrize("make", [OfNnx, OfEquinox])
+@pytest.mark.parametrize("make", FRAMEWORKS.values(), ids=FRAMEWORKS)
 def test_every_framework(make: Any) -> None:
-    module = make()
-    state = nk.vqs.MCState(nk.sampler.MetropolisLocal(HILBERT), module, n_samples=16)
+    state = nk.vqs.MCState(nk.sampler.MetropolisLocal(HILBERT), make(N), n_samples=16)
     found = first_layer.read(state._apply_fun, state.variables, configurations(1)[0])
     assert found is not None
     assert found.width == 4

@@ -6,17 +6,14 @@ configuration's probability.
 
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import netket as nk
 import numpy as np
 import pytest
 import scipy.stats
-from flax import nnx
 
 import ferroket as fk
 from ferroket.sampler import chains
+from frameworks import FRAMEWORKS
 from mpi import FULL
 from transitions import CASES, WITH_MORE_STATES, Case, numbers_of, run
 from variational_states import MODELS, SPINS
@@ -108,29 +105,11 @@ def test_every_power_around_a_network(model: Any, power: float) -> None:
     check_distribution(CASES["exchange"], model, power)
 
 
-class OfNnx(nnx.Module):
-    def __init__(self) -> None:
-        self.dense = nnx.Linear(6, 4, rngs=nnx.Rngs(0), param_dtype=jnp.float64)
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        return jnp.tanh(self.dense(x.astype(float))).sum(axis=-1)
-
-
-class OfEquinox(eqx.Module):
-    dense: eqx.nn.Linear
-
-    def __init__(self) -> None:
-        self.dense = eqx.nn.Linear(6, 4, key=jax.random.key(0), dtype=jnp.float64)
-
-    def __call__(self, x: jax.Array, key: Any = None) -> jax.Array:  # NetKet 3.20 gives a key
-        return jax.vmap(lambda one: jnp.tanh(self.dense(one.astype(float))).sum())(x)
-
-
 @pytest.mark.quick("NNX")
-@pytest.mark.parametrize("make", [OfNnx, OfEquinox], ids=["NNX", "Equinox"])
+@pytest.mark.parametrize("make", FRAMEWORKS.values(), ids=FRAMEWORKS)
 def test_networks_of_every_framework(make: Any) -> None:
     sampler = fk.sampler.MetropolisLocal(SPINS, n_chains=64, sweep_size=31)
-    state = nk.vqs.MCState(sampler, make(), n_samples=64 * 400, n_discard_per_chain=20, sampler_seed=1)
+    state = nk.vqs.MCState(sampler, make(6), n_samples=64 * 400, n_discard_per_chain=20, sampler_seed=1)
     assert fk.sampler.explain(state).path == "chains in Rust around the network"
     states = SPINS.all_states()
     counts = np.bincount(SPINS.states_to_numbers(state.samples.reshape(-1, 6)), minlength=len(states))

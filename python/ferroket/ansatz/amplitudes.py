@@ -127,7 +127,7 @@ def first_and_step(sites: "LocalStates", dtype: Any) -> tuple[jax.Array, jax.Arr
     """The first local state of each site, and how much the second one exceeds it, ``(N,)`` of real numbers.
 
     Args:
-        sites: Sites with two local states each.
+        sites: The sites.
         dtype: The results are as precise as this one.
     """
     real = jnp.finfo(dtype).dtype

@@ -16,17 +16,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import Jaxpr, Literal
 
-from ferroket._compat.jax import jaxpr_of
+from ferroket.ansatz.equations import CALLS, MOVING, bind, called
 
-_CALLS = ("pjit", "jit", "closed_call", "core_call", "checkpoint", "remat", "remat2")
-"""Primitives whose jaxpr is followed as if it stood in their place."""
-_MOVING = (
-    *("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "concatenate", "rev", "copy"),
-    *("copy_p", "pad", "pvary", "pcast"),
-)
-"""Those that give elements other places."""
+_MOVING = (*MOVING, "copy_p", "pad", "pvary", "pcast")
+"""Primitives that give elements other places."""
 _LINEAR = ("convert_element_type", "neg", "real", "imag", "conj", "add", "add_any", "sub", "mul", "div")
 """Those that are linear, element by element, in one of their operands if the others don't depend on σ."""
 _SUMMING = ("dot_general", "conv_general_dilated", "reduce_sum", "cumsum")
@@ -157,30 +152,22 @@ def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], boundary
         if any(isinstance(value, _Followed | _OfRest) for value in inputs):
             results = _followed(eqn, inputs, boundary)
         else:
-            results = _bind(eqn, inputs)
+            results = bind(eqn, inputs)
         values.update(zip(eqn.outvars, results, strict=True))
     return [value_of(v) for v in jaxpr.outvars]
-
-
-def _bind(eqn: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-    """What an equation gives, also where the primitive has functions among its settings."""
-    unique = {v: x for v, x in zip(eqn.invars, inputs, strict=True) if not isinstance(v, Literal)}
-    return jaxpr_as_fun(ClosedJaxpr(jaxpr_of(eqn, list(unique)), []))(*unique.values())
 
 
 def _followed(eqn: Any, inputs: list[Any], boundary: _Boundary) -> Sequence[Any]:
     """What an equation gives, of which some inputs are followed."""
     name = eqn.primitive.name
-    if name in _CALLS:
-        inner = eqn.params["jaxpr"] if "jaxpr" in eqn.params else eqn.params["call_jaxpr"]
-        jaxpr, consts = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, ())
-        return _evaluate(jaxpr, consts, inputs, boundary)
+    if name in CALLS:
+        return _evaluate(*called(eqn), inputs, boundary)
     found = [value for value in inputs if isinstance(value, _Followed)]
     has_other = any(isinstance(value, _OfRest) for value in inputs)
     is_sum, order = (False, None) if has_other else _kind(eqn, inputs, found)
     if not is_sum and order is None:
-        return [_OfRest(result) for result in _bind(eqn, [boundary.plain(value) for value in inputs])]
-    (result,) = _bind(eqn, [value.value if isinstance(value, _Followed) else value for value in inputs])
+        return [_OfRest(result) for result in bind(eqn, [boundary.plain(value) for value in inputs])]
+    (result,) = bind(eqn, [value.value if isinstance(value, _Followed) else value for value in inputs])
     return [_Followed(result, None if is_sum else order)]
 
 

@@ -23,10 +23,11 @@ import jax
 import jax.numpy as jnp
 import netket as nk
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from ferroket._compat.jax import inputs_of_scan, jaxpr_of
+from ferroket._compat.jax import inputs_of_scan
 from ferroket._compat.sharding import shape_of
+from ferroket.ansatz.equations import CALLS, MOVING, bind, called, opened
 from ferroket.natural_gradient.examination import model_of_function
 
 Step = tuple[Any, tuple[tuple[str, Any], ...], int]
@@ -37,12 +38,6 @@ RESHAPING = (
     *("pvary", "pcast"),  # which say over which devices values vary
 )
 """Primitives that keep all elements of a parameter as they are."""
-
-MOVING = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "concatenate", "rev", "copy")
-"""Primitives that give the elements of values other places: a convolution's circular padding is made of them."""
-
-CALLS = ("pjit", "jit", "closed_call", "core_call", "checkpoint", "remat", "remat2")
-"""Primitives whose jaxpr is evaluated as if it stood in their place."""
 
 
 @dataclass(frozen=True)
@@ -236,19 +231,12 @@ def evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], taps: Tap
                 if eqn.primitive.name == "dot_general" and len(taps.products) > n_before and used[eqn.outvars[0]] == 1:
                     products[eqn.outvars[0]] = n_before
         elif eqn.primitive.name in CALLS and taps.has_real(inputs):
-            results = evaluate(*_called(eqn), inputs, taps)
+            results = evaluate(*called(eqn), inputs, taps)
         else:
-            results = _bind(eqn, inputs)
+            results = bind(eqn, inputs)
             taps.note_real(eqn, inputs, results[0] if results else None)
         values.update(zip(eqn.outvars, results, strict=True))
     return [v.val if isinstance(v, Literal) else values[v] for v in jaxpr.outvars]
-
-
-def _bind(eqn: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-    """What an equation gives, also where the primitive has functions among its settings."""
-    unique = {v: x for v, x in zip(eqn.invars, inputs, strict=True) if not isinstance(v, Literal)}
-    alone = jaxpr_of(eqn, list(unique))
-    return jaxpr_as_fun(ClosedJaxpr(alone, []))(*unique.values())
 
 
 def _with_parameters(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
@@ -258,24 +246,14 @@ def _with_parameters(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
     if reshapes and jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact):
         return [views[0].then(eqn)]
     if name in CALLS:
-        return evaluate(*_called(eqn), inputs, taps)
+        return evaluate(*called(eqn), inputs, taps)
     if name == "scan":
         return _scan(eqn, inputs, taps)
     if len(views) == 1 and name == "dot_general":
         return [_dot(eqn, inputs, taps)]
     if name == "conv_general_dilated" and len(views) == 1 and inputs[1] is views[0] and _is_plain(eqn):
         return [_convolution(eqn, inputs, taps)]
-    return _bind(eqn, [taps.as_it_is(value, name) for value in inputs])
-
-
-def _called(eqn: Any) -> tuple[Jaxpr, Sequence[Any]]:
-    """The jaxpr of one of :data:`CALLS`, and its constants."""
-    return _opened(eqn.params["jaxpr"] if "jaxpr" in eqn.params else eqn.params["call_jaxpr"])
-
-
-def _opened(jaxpr: Any) -> tuple[Jaxpr, Sequence[Any]]:
-    """A jaxpr, and its constants."""
-    return (jaxpr.jaxpr, jaxpr.consts) if isinstance(jaxpr, ClosedJaxpr) else (jaxpr, ())
+    return bind(eqn, [taps.as_it_is(value, name) for value in inputs])
 
 
 def _is_reshape(eqn: Any) -> bool:
@@ -380,7 +358,7 @@ def _scan(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
     carry = [taps.as_it_is(value, "scan") for value in inputs[n_consts : n_consts + n_carry]]
     parts = inputs[n_consts + n_carry :]
     values = [value.value if isinstance(value, View) else value for value in parts]
-    body, body_consts = _opened(settings["jaxpr"])
+    body, body_consts = opened(settings["jaxpr"])
 
     def step(carry: Any, step_inputs: Any, inner: Taps) -> tuple[Any, Any]:
         args = [value.inside(value.value, False) if isinstance(value, View) else value for value in consts]
@@ -527,10 +505,10 @@ def _spread(jaxpr: Jaxpr, args: Sequence[bool]) -> tuple[bool, list[bool]]:
         results = [True] * len(eqn.outvars)
         inner = [value for value in eqn.params.values() if isinstance(value, ClosedJaxpr | Jaxpr)]
         if eqn.primitive.name in CALLS and len(inner) == 1:
-            inner_linear, results = _spread(_opened(inner[0])[0], inputs)
+            inner_linear, results = _spread(opened(inner[0])[0], inputs)
             is_linear &= inner_linear
         elif eqn.primitive.name == "scan":
-            body = _opened(eqn.params["jaxpr"])[0]
+            body = opened(eqn.params["jaxpr"])[0]
             n_consts, n_carry = inputs_of_scan(eqn.params)
             while True:
                 inner_linear, results = _spread(body, inputs)

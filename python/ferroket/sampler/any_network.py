@@ -17,6 +17,7 @@ import numpy as np
 
 from ferroket._compat.sharding import is_out_of_reach, on_each_device
 from ferroket.ansatz import first_layer
+from ferroket.ansatz.amplitudes import first_and_step
 from ferroket.ansatz.first_layer import FirstLayer
 from ferroket.ffi import Chains, Layer, chain_proposals
 from ferroket.operator import compiled
@@ -50,8 +51,7 @@ def samples(
     """
     rule = sampler.rule
     sites = compiled.local_states(sampler.hilbert)
-    kind = sites.kind if sites.kind.size else np.zeros(sites.n_sites, np.int32)
-    first, step = (np.asarray(values)[kind].astype(state.σ.dtype) for values in (sites.starts, sites.steps))
+    first, step = (values.astype(state.σ.dtype) for values in first_and_step(sites, float))
     static = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
     network = _Network(machine.apply, sampler.chunk_size, own_constraints(sampler.hilbert))
     sizes = tuple(int(size) for size in sites.sizes_of_sites)
@@ -66,8 +66,8 @@ def samples(
         parameters,
         jnp.asarray(sampler.machine_pow, float),
         rule.tables(sampler.hilbert.size),
-        jnp.asarray(first),
-        jnp.asarray(step),
+        first,
+        step,
     )
     return result
 

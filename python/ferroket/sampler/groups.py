@@ -46,8 +46,8 @@ def in_groups(run: Run, state: MetropolisSamplerState, depends: Any) -> tuple[An
             return run(*part) if trace_context() == context else None
 
     parts = list(zip(_split(state, n_groups), np.split(numbers, n_groups), strict=True))
+    results = [run(*parts[0])]  # which only starts the program, once it is compiled
     others = [_threads(n_groups).submit(run_there, *part) for part in parts[1:]]
-    results = [run(*parts[0])]
     for part, other in zip(parts[1:], others, strict=True):
         # Where a setting of JAX's holds in this thread alone the other one would compile something else.
         results.append(other.result() or run(*part))

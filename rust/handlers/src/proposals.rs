@@ -4,7 +4,7 @@ use crate::errors::invalid;
 use crate::rules::{check_indices, read_key, read_sweep, with_rule};
 use ferroket_kernels::numbers::Real;
 use ferroket_kernels::sampling::rules::TransitionRule;
-use ferroket_kernels::sampling::{Chain, FirstLayer, PROGRESS_WORDS, Proposer, STREAM_WORDS, Sampling};
+use ferroket_kernels::sampling::{Chain, EqualRows, FirstLayer, PROGRESS_WORDS, Proposer, STREAM_WORDS, Sampling};
 use ferroket_kernels::sites::LocalIndex;
 use ferroket_xla_ffi::{Arguments, Buffer, DataType, Element, Error, Frame, Rows, handler};
 
@@ -93,13 +93,13 @@ fn run<'a, T: Real + Element>(
         check_indices(indices, sizes, numbers.as_slice())?;
     }
 
-    let mut indices = EqualRows(indices, sites);
-    let mut kept = EqualRows(kept.into_mut_slice(), kept_words);
-    let mut samples = EqualRows(samples.into_mut_slice(), length * sites);
-    let mut log_probs = EqualRows(log_probs.into_mut_slice(), length);
-    let mut proposals = EqualRows(proposals.into_mut_slice(), together * sites);
-    let mut own_sums = EqualRows(own_sums.into_mut_slice(), width);
-    let mut sums = EqualRows(sums.into_mut_slice(), together * width);
+    let mut indices = EqualRows::new(indices, sites);
+    let mut kept = EqualRows::new(kept.into_mut_slice(), kept_words);
+    let mut samples = EqualRows::new(samples.into_mut_slice(), length * sites);
+    let mut log_probs = EqualRows::new(log_probs.into_mut_slice(), length);
+    let mut proposals = EqualRows::new(proposals.into_mut_slice(), together * sites);
+    let mut own_sums = EqualRows::new(own_sums.into_mut_slice(), width);
+    let mut sums = EqualRows::new(sums.into_mut_slice(), together * width);
     let random = random.into_mut_slice().as_chunks_mut().0;
     let of_one = progress.iter_mut().zip(random).zip(log_prob.into_mut_slice());
     let mut conversations: Vec<_> = of_one
@@ -107,17 +107,17 @@ fn run<'a, T: Real + Element>(
         .map(|(place, ((progress, random), log_prob))| Conversation {
             number: numbers.as_slice()[place],
             answers: &answers.as_slice()[place * together..][..together],
-            proposals: proposals.next(),
-            sums: sums.next(),
+            proposals: proposals.take(),
+            sums: sums.take(),
             chain: Chain {
-                indices: indices.next(),
+                indices: indices.take(),
                 log_prob,
                 progress,
                 random,
-                rule: kept.next(),
-                sums: own_sums.next(),
-                samples: samples.next(),
-                log_probs: log_probs.next(),
+                rule: kept.take(),
+                sums: own_sums.take(),
+                samples: samples.take(),
+                log_probs: log_probs.take(),
             },
             waits: false,
         })
@@ -165,15 +165,6 @@ struct Conversation<'a, T> {
     proposals: &'a mut [LocalIndex],
     sums: &'a mut [T],
     waits: bool,
-}
-
-/// The rows of a slice, of equal lengths, also of none.
-struct EqualRows<'a, T>(&'a mut [T], usize);
-
-impl<'a, T> EqualRows<'a, T> {
-    fn next(&mut self) -> &'a mut [T] {
-        self.0.split_off_mut(..self.1).unwrap_or_default()
-    }
 }
 
 #[cfg(test)]

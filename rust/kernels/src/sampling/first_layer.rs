@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::error::check;
 use crate::numbers::Real;
+use crate::sampling::rows::EqualRows;
 use crate::sampling::rules::Change;
 use crate::sites::LocalIndex;
 
@@ -69,21 +70,7 @@ impl<'a, T: Real> FirstLayer<'a, T> {
 
     /// The sums of one configuration after the other.
     #[inline(always)]
-    pub(super) fn rows<'s>(&self, sums: &'s mut [T]) -> Rows<'s, T> {
-        Rows { rest: sums, width: self.constant.len() }
-    }
-}
-
-/// Rows of equal lengths, also of none.
-pub(super) struct Rows<'s, T> {
-    rest: &'s mut [T],
-    width: usize,
-}
-
-impl<'s, T> Rows<'s, T> {
-    /// The next row.
-    #[inline(always)]
-    pub(super) fn next(&mut self) -> &'s mut [T] {
-        self.rest.split_off_mut(..self.width).unwrap_or_default()
+    pub(super) fn rows<'s>(&self, sums: &'s mut [T]) -> EqualRows<'s, T> {
+        EqualRows::new(sums, self.constant.len())
     }
 }

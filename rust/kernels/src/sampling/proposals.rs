@@ -159,7 +159,7 @@ impl<T: Real, R: TransitionRule> WithSimd for Conversation<'_, '_, '_, T, R> {
                 if let Some(proposal) = proposals.next() {
                     proposal.copy_from_slice(indices);
                     change.apply(proposal);
-                    layer.change(indices, change, own_sums, sums.next());
+                    layer.change(indices, change, own_sums, sums.take());
                 }
                 known.get_or_insert(before);
                 asked += 1;
@@ -193,7 +193,7 @@ impl<T: Real, R: TransitionRule> WithSimd for Conversation<'_, '_, '_, T, R> {
         }
         for proposal in proposals {
             proposal.copy_from_slice(indices);
-            sums.next().copy_from_slice(own_sums);
+            sums.take().copy_from_slice(own_sums);
         }
         rule.keep(kept);
         let (drawn, moves) = known.unwrap_or((rng.drawn, moves));
@@ -330,6 +330,42 @@ mod tests {
         let calls = |together| asking(&sampling, 2.0, Local::new(&[2; 6]), &[0; 6], 500, together, &layer, &[]).2;
         assert_eq!(calls(1), 2000);
         assert!(calls(4) < 1500, "{}", calls(4));
+    }
+
+    /// The sums are made anew now and then: without that their errors are ten times as large here.
+    #[test]
+    fn errors_of_the_first_layer_do_not_add_up() {
+        let sampling = Sampling { key: [7; KEY_WORDS], sweep: 40 };
+        let (constants, table) = ([0.1; 8], (0..8 * 12).map(|i| f64::from(i).sin()).collect::<Vec<_>>());
+        let layer = FirstLayer::new(6, 2, &constants, &table).expect("a table");
+        let (mut indices, mut log_prob) = ([0; 6], 2.0 * log_psi(&[0; 6]));
+        let (mut progress, mut random) = ([0; PROGRESS_WORDS], [0; STREAM_WORDS]);
+        let (mut samples, mut log_probs) = (vec![9; 6 * 1000], vec![0.0; 1000]);
+        let (mut own_sums, mut sums, mut proposal) = ([9.0; 8], [9.0; 8], [9; 6]);
+        let (mut answer, mut largest) = (0.0, 0.0_f64);
+        let mut proposer = Proposer::new(&sampling, Local::new(&[2; 6]), layer);
+        loop {
+            let chain = &mut Chain {
+                indices: &mut indices,
+                log_prob: &mut log_prob,
+                progress: &mut progress,
+                random: &mut random,
+                rule: &mut [],
+                sums: &mut own_sums,
+                samples: &mut samples,
+                log_probs: &mut log_probs,
+            };
+            if !proposer.proceed(0, chain, &[answer], &mut proposal, &mut sums) {
+                break;
+            }
+            answer = 2.0 * log_psi(&proposal);
+            let mut expected = constants;
+            layer.evaluate(&proposal, &mut expected);
+            largest =
+                sums.iter().zip(expected).fold(largest, |largest, (sum, expected)| largest.max((sum - expected).abs()));
+        }
+        assert!(progress[2] > 10_000);
+        assert!(largest < 1e-14, "{largest:e}");
     }
 
     #[test]
