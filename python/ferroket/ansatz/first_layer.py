@@ -16,9 +16,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import Jaxpr, Literal
 
 from ferroket.ansatz.equations import CALLS, MOVING, bind, called
+from ferroket.ffi import Layer
 
 _MOVING = (*MOVING, "copy_p", "pad", "pvary", "pcast")
 """Primitives that give elements other places."""
@@ -43,6 +45,27 @@ class FirstLayer:
     """``sums(variables, x)`` gives them, ``(width,)``."""
     rest: Callable[[Any, jax.Array, jax.Array], jax.Array]
     """``rest(variables, x, sums)`` gives ln ψ. Where x isn't needed XLA leaves out what is made of it."""
+
+    def tables(
+        self, variables: Any, first: jax.Array, step: jax.Array, last: jax.Array, n_states: int, dtype: Any
+    ) -> Layer:
+        """What the kernels take: the sums where all sites have their first local state, and what each other one adds.
+
+        Args:
+            variables: The variables of the network.
+            first: The first local state of each site, ``(N,)``, of the dtype of the configurations.
+            step: How much the second one exceeds it, ``(N,)``.
+            last: The index of the last local state of each site, ``(N,)``, or a number for all.
+            n_states: D, the most local states of a site.
+            dtype: That of the tables.
+        """
+        n_sites = len(first)
+        sums = jax.vmap(self.sums, (None, 0))
+        sites, states = (axis.ravel() for axis in np.indices((n_sites, n_states - 1)))
+        index = jnp.zeros((len(sites), n_sites), first.dtype).at[np.arange(len(sites)), sites].set(states + 1)
+        constant = sums(variables, first[None])[0]
+        table = sums(variables, first + step * jnp.minimum(index, jnp.asarray(last, first.dtype))) - constant
+        return Layer(constant.astype(dtype), table.reshape(n_sites, n_states - 1, self.width).astype(dtype))
 
 
 @dataclass(eq=False)

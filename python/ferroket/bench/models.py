@@ -82,10 +82,14 @@ def gcnn(shape: tuple[int, int], species: int = 1) -> Any:
     return nk.models.GCNN(symmetries=group, layers=2, features=4, mode="irreps", param_dtype=float)
 
 
+ONE_LAYER = "one hidden layer"
+
+
 def networks(shape: tuple[int, int], species: int) -> dict[str, Any]:
     """Networks whose amplitude ratios aren't known."""
     return {
         "MLP": MLP(),
+        ONE_LAYER: MLP((400,)),
         "ResCNN": ResCNN(shape, species),
         "GCNN": gcnn(shape, species),
         "ViT": ViT(shape, species),

@@ -11,8 +11,9 @@ from ferroket.ffi.compact import compact_elements, count_elements
 from ferroket.ffi.connected import connected_elements
 from ferroket.ffi.distinct import distinct_rows
 from ferroket.ffi.family import Attribute, Family
+from ferroket.ffi.first_layer import Layer, connected_sums
 from ferroket.ffi.local_values import known_local_values
-from ferroket.ffi.proposals import Chains, Layer, chain_proposals
+from ferroket.ffi.proposals import Chains, chain_proposals
 
 __all__ = [
     "Attribute",
@@ -26,6 +27,7 @@ __all__ = [
     "chain_proposals",
     "compact_elements",
     "connected_elements",
+    "connected_sums",
     "count_elements",
     "distinct_rows",
     "known_local_values",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from jax.interpreters import batching, mlir
 from ferroket.ffi.chains import key_words
 from ferroket.ffi.compact import on_one_device
 from ferroket.ffi.family import Attribute, Attributes, for_handler, static
+from ferroket.ffi.first_layer import Layer
 from ferroket.ffi.primitives import batched
 from ferroket.ffi.varying import align
 
@@ -82,18 +83,6 @@ class Chains:
 _N_UPDATED = len(fields(Chains))
 
 
-class Layer(NamedTuple):
-    """A first layer that is a sum over the sites: a constant and a vector for each site and local state.
-
-    Its numbers are of the dtype of the logarithms.
-    """
-
-    constant: Any
-    """``(H,)``."""
-    table: Any
-    """``(N, D, H)``, for as many local states as any site has."""
-
-
 def chain_proposals(
     chains: Chains,
     answers: jax.Array,
@@ -114,7 +103,7 @@ def chain_proposals(
         numbers: The numbers of the chains, uint32 ``(C,)``.
         key: A key of :mod:`jax.random`, typed or not, on which the random numbers depend.
         sizes: How many local states each site has, uint16 ``(N,)``.
-        layer: The first layer of the network; with H = 0 where there is none.
+        layer: The first layer of the network, of the dtype of the logarithms; with H = 0 where there is none.
         of_rule: The numbers of the rule that proposes moves.
         attributes: ``rule``, its name; ``sweep``, how many moves are proposed between samples; the rule's own.
 

@@ -13,8 +13,11 @@ import jax.numpy as jnp
 import netket.jax as nkjax
 import numpy as np
 
-from ferroket._compat.sharding import on_each_device
-from ferroket.ffi import distinct_rows
+from ferroket._compat.sharding import is_out_of_reach, on_each_device
+from ferroket.ansatz import first_layer
+from ferroket.ansatz.amplitudes import first_and_step
+from ferroket.ansatz.first_layer import FirstLayer
+from ferroket.ffi import connected_sums, distinct_rows
 from ferroket.ffi.varying import align
 from ferroket.local_energy.chunks import chunk_size_of
 from ferroket.operator.algebra.accelerated import Accelerated
@@ -25,7 +28,12 @@ _N_TOGETHER = 8
 _REPEATED = 16
 """Equal ones are looked for as long as at least one of so many configurations is a repetition."""
 
+_MANY = 4
+"""With fewer connected configurations of a sample it takes longer to update a first layer than to compute it."""
+
 LogPsi = Callable[[Any, jax.Array], jax.Array]
+Network = Callable[[jax.Array, jax.Array], jax.Array]
+"""Gives ln ψ, ``(n,)``, of configurations ``(n, N)``, each of which is connected with one of the samples, ``(n,)``."""
 
 
 def local_values(
@@ -98,14 +106,17 @@ def forward(logpsi: LogPsi, chunk_size: int | None, variables: Any, form: Form, 
     chunk_size = chunk_size_of(chunk_size, len(samples), form, logpsi, variables, samples)
     log_psi = in_chunks(logpsi, chunk_size)(variables, samples)
     dtype = jnp.result_type(form.dtype, log_psi.dtype)
+    network = _network(logpsi, variables, form, samples)
 
     def add(
         total: tuple[jax.Array, jax.Array], xp: jax.Array, mels: jax.Array, sample: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         local, pays = total
         used = (sample < len(samples)).sum(dtype=jnp.int32)
-        distinct, place, count = jax.lax.cond(pays, distinct_rows, _as_they_are, xp, used)
-        ratio = _ratio(_first_in_chunks(logpsi, variables, distinct, count, chunk_size)[place], log_psi, sample)
+        # What fills up the last chunk is the first sample.
+        origin = jnp.where(sample < len(samples), sample, 0)
+        distinct, origin, place, count = jax.lax.cond(pays, _distinct, _as_they_are, xp, origin, used)
+        ratio = _ratio(_first_in_chunks(network, distinct, origin, count, chunk_size)[place], log_psi, sample)
         # The elements that fill up the last chunk are those of no sample, and are dropped.
         local = local.at[sample].add((mels * ratio).astype(dtype), mode="drop", indices_are_sorted=True)
         return local, pays & (used - count > used // _REPEATED)
@@ -124,24 +135,73 @@ def nan(dtype: Any) -> Any:
     return np.array(complex(np.nan, np.nan) if jnp.issubdtype(dtype, jnp.complexfloating) else np.nan, dtype)
 
 
-def _as_they_are(x: jax.Array, used: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """As :func:`distinct_rows`, without looking for equal configurations."""
-    x, used, place = align([x, used, jnp.arange(len(x), dtype=jnp.int32)])
-    return x, place, used
+def _distinct(x: jax.Array, sample: jax.Array, used: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """As :func:`distinct_rows`, and with which sample each of them is connected, the first one of several."""
+    distinct, place, count = distinct_rows(x, used)
+    last, _ = align([jnp.full_like(sample, sample.max(initial=0)), sample])
+    return distinct, last.at[place].min(sample), place, count
 
 
-def _first_in_chunks(logpsi: LogPsi, variables: Any, x: jax.Array, count: jax.Array, chunk_size: int) -> jax.Array:
+def _as_they_are(x: jax.Array, sample: jax.Array, used: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """As :func:`_distinct`, without looking for equal configurations."""
+    x, sample, used, place = align([x, sample, used, jnp.arange(len(x), dtype=jnp.int32)])
+    return x, sample, place, used
+
+
+def _first_in_chunks(network: Network, x: jax.Array, sample: jax.Array, count: jax.Array, chunk_size: int) -> jax.Array:
     """The ln ψ of the first ``count`` configurations, chunk by chunk, and zeros for the others."""
 
     def step(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         start, log_psi = state
-        of_chunk = logpsi(variables, jax.lax.dynamic_slice_in_dim(x, start, chunk_size))
+        of_chunk = network(*(jax.lax.dynamic_slice_in_dim(array, start, chunk_size) for array in (x, sample)))
         return start + chunk_size, jax.lax.dynamic_update_slice_in_dim(log_psi, of_chunk, start, axis=0)
 
-    of_one = jax.eval_shape(logpsi, variables, x[:chunk_size])
+    of_one = jax.eval_shape(network, x[:chunk_size], sample[:chunk_size])
     start, log_psi, _ = align([jnp.int32(0), jnp.zeros(x.shape[:1], of_one.dtype), x])
     _, log_psi = jax.lax.while_loop(lambda state: state[0] < count, step, (start, log_psi))
     return log_psi
+
+
+def _network(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array) -> Network:
+    """The network as local energies ask about it: its first layer is updated where that pays."""
+
+    def whole(x: jax.Array, _: jax.Array) -> jax.Array:
+        return logpsi(variables, x)
+
+    layer = first_layer_of(logpsi, variables, form, samples)
+    if layer is None:
+        return whole
+    sites = form.sites
+    first, step = (values.astype(samples.dtype) for values in first_and_step(sites, float))
+    kind, sizes = jnp.asarray(sites.kind), np.asarray(sites.sizes)
+    last = jnp.asarray(sizes - 1)[kind] if kind.size else sizes[0] - 1
+    dtype = jnp.promote_types(jax.eval_shape(layer.sums, variables, samples[0]).dtype, jnp.float32)
+    tables = layer.tables(variables, first, step, last, max(sites.sizes), dtype)
+
+    def updated(x: jax.Array, sample: jax.Array) -> jax.Array:
+        states = {"starts": sites.starts, "steps": sites.steps, "sizes": sites.sizes}
+        sums = connected_sums(x, samples, sample, kind, tables, **states)
+        return jax.vmap(layer.rest, (None, 0, 0))(variables, x, sums)
+
+    def network(x: jax.Array, sample: jax.Array) -> jax.Array:
+        log_psi: jax.Array = jax.lax.platform_dependent(x, sample, cpu=updated, default=whole)
+        return log_psi
+
+    return network
+
+
+def first_layer_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> FirstLayer | None:
+    """The first layer of a network that is updated for the configurations that an operator connects, if there is one.
+
+    Args:
+        logpsi: The network, a function of variables and configurations.
+        variables: Its variables, or their shapes.
+        form: The operator.
+        samples: Samples ``(Ns, N)``, or their shape.
+    """
+    if is_out_of_reach() or form.max_conn_size < _MANY:
+        return None
+    return first_layer.read(logpsi, variables, jax.ShapeDtypeStruct(samples.shape[1:], samples.dtype))
 
 
 def in_chunks(logpsi: LogPsi, chunk_size: int) -> LogPsi:

@@ -14,7 +14,7 @@ _LARGEST = 2048
 """Larger chunks are no faster."""
 _SMALLEST = 64
 """Smaller chunks don't fill the vectors and threads of a processor."""
-_CACHED = 1 << 21
+_CACHED = 1 << 22
 """An activation of so many bytes, for all configurations of a chunk, stays in the caches of a few cores."""
 _N_CHUNKS = 16
 """There are at least so many chunks, since the last one is filled up with what isn't needed."""

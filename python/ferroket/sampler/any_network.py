@@ -118,23 +118,6 @@ class _Network:
         return jnp.where(is_inside, result, -jnp.inf) if self.constraints else result
 
 
-def _tables(
-    layer: FirstLayer | None, variables: Any, first: jax.Array, step: jax.Array, sizes: np.ndarray, dtype: Any
-) -> Layer:
-    """A first layer as the kernel takes it: of the first local states everywhere, and what each other one changes."""
-    n_sites, n_states = len(sizes), int(sizes.max(initial=1))
-    if layer is None:
-        return Layer(jnp.zeros(0, dtype), jnp.zeros((n_sites, n_states, 0), dtype))
-    sums = jax.vmap(layer.sums, (None, 0))
-    sites, states = np.divmod(np.arange(n_sites * n_states), n_states)
-    other = (
-        jnp.zeros((len(sites), n_sites), first.dtype).at[np.arange(len(sites)), sites].set(states.astype(first.dtype))
-    )
-    constant = sums(variables, first[None])[0]
-    table = sums(variables, first + step * jnp.minimum(other, jnp.asarray(sizes - 1, first.dtype))) - constant
-    return Layer(constant.astype(dtype), table.reshape(n_sites, n_states, -1).astype(dtype))
-
-
 def _run(
     network: _Network,
     x: jax.Array,
@@ -159,7 +142,10 @@ def _run(
     of_sites = np.asarray(sizes, np.uint16)
     index = jnp.where((first + step * index == x) & (index >= 0) & (index < of_sites), index, _NOWHERE)
     layer = network.first_layer(variables, x[0], dtype)
-    tables = _tables(layer, variables, first, step, of_sites, dtype)
+    if layer is None:
+        tables = Layer(jnp.zeros(0, dtype), jnp.zeros((len(sizes), max(sizes, default=1) - 1, 0), dtype))
+    else:
+        tables = layer.tables(variables, first, step, jnp.asarray(of_sites) - 1, max(sizes, default=1), dtype)
     chains = Chains.starting(index, log_prob.astype(dtype), length, kept, len(tables.constant))
     start = x[0], jnp.zeros(0, dtype) if layer is None else layer.sums(variables, x[0])
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 const SCRATCH: usize = 1 << 20;
 
 /// So many numbers of the results are worth a thread's while.
-const MIN_NUMBERS: usize = 1 << 15;
+pub(crate) const MIN_NUMBERS: usize = 1 << 15;
 
 /// So many matrix elements are.
 const MIN_ELEMENTS: usize = 1 << 12;

@@ -15,6 +15,7 @@ mod count;
 mod distinct;
 mod dtypes;
 mod errors;
+mod first_layer;
 mod ising;
 mod local_values;
 mod marker;
@@ -26,11 +27,12 @@ mod rules;
 mod testing;
 
 /// The handlers by the names under which they are registered.
-pub const HANDLERS: [(&str, Handler); 13] = [
+pub const HANDLERS: [(&str, Handler); 14] = [
     ("ferroket_chains_jastrow", chains::jastrow),
     ("ferroket_chains_rbm", chains::rbm),
     ("ferroket_chains_network", proposals::proposals),
     ("ferroket_distinct_rows", distinct::distinct_rows),
+    ("ferroket_first_layer", first_layer::sums),
     ("ferroket_ising", ising::connected_elements),
     ("ferroket_terms", padded::terms),
     ("ferroket_terms_compact", compact::terms),

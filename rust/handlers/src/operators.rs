@@ -30,8 +30,7 @@ impl<'a, F: FormTables> Operator<'a, F> {
     /// Reads `kind`, the tables of the form and `values`, for so many sites; attributes `starts`, `steps`, `sizes` and
     /// `diagonal`.
     pub(crate) fn read(frame: &Frame<'a>, args: &mut Arguments<'_, 'a>, sites: usize) -> Result<Self, Error> {
-        let kind = args.vector::<i32>("kind")?;
-        let sites = Sites::new(sites, kinds(frame)?, kind).map_err(|error| invalid(&error))?;
+        let sites = read_sites(frame, args, sites)?;
         Self::on_sites(frame, args, sites)
     }
 
@@ -40,6 +39,12 @@ impl<'a, F: FormTables> Operator<'a, F> {
         let (form, values) = F::read(args, &sites, frame.attr_bool("diagonal")?)?;
         Ok(Self { sites, form, values })
     }
+}
+
+/// Reads `kind`, for so many sites; attributes `starts`, `steps` and `sizes`.
+pub(crate) fn read_sites(frame: &Frame, args: &mut Arguments, sites: usize) -> Result<Sites, Error> {
+    let kind = args.vector::<i32>("kind")?;
+    Sites::new(sites, kinds(frame)?, kind).map_err(|error| invalid(&error))
 }
 
 /// The values of the terms.

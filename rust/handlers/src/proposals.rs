@@ -1,10 +1,10 @@
 //! Markov chains around a network that XLA evaluates.
 
-use crate::errors::invalid;
+use crate::first_layer::read_layer;
 use crate::rules::{check_indices, read_key, read_sweep, with_rule};
 use ferroket_kernels::numbers::Real;
 use ferroket_kernels::sampling::rules::TransitionRule;
-use ferroket_kernels::sampling::{Chain, EqualRows, FirstLayer, PROGRESS_WORDS, Proposer, STREAM_WORDS, Sampling};
+use ferroket_kernels::sampling::{Chain, EqualRows, PROGRESS_WORDS, Proposer, STREAM_WORDS, Sampling};
 use ferroket_kernels::sites::LocalIndex;
 use ferroket_xla_ffi::{Arguments, Buffer, DataType, Element, Error, Frame, Rows, handler};
 
@@ -19,7 +19,7 @@ handler! {
     /// Then those that become the results of the same shapes: `indices (C, N)` of uint16, the configurations; `progress
     /// (C, 5)`, `random (C, 66)` and `kept (C, R)` of uint32, see [`Chain`], zeros at first; `log_prob (C,)`;
     /// `samples (C, L, N)` of uint16; `log_probs (C, L)`; and `own_sums (C, H)`. Then
-    /// `constant (H,)` and `table (N, D, H)` of a first layer, see [`FirstLayer`], with H = 0 without one; and the arguments
+    /// `constant (H,)` and `table (N, D - 1, H)` of a first layer, see [`FirstLayer`], with H = 0 without one; and the arguments
     /// of the rule, as for [`crate::chains::rbm`].
     ///
     /// Attributes `rule` and `sweep`. More results: `proposals (C, K, N)` of uint16; `sums (C, K, H)`, what the first layer makes
@@ -69,7 +69,8 @@ fn run<'a, T: Real + Element>(
     let log_probs = results.updated::<T>(&mut args, "log_probs")?;
     log_probs.expect_dims(&[chains, length])?;
     let own_sums = results.updated::<T>(&mut args, "own_sums")?;
-    let (layer, width) = read_layer::<T>(&mut args, sizes)?;
+    let layer = read_layer::<T>(&mut args, sizes.iter().map(|&size| usize::from(size)))?;
+    let width = layer.width();
     own_sums.expect_dims(&[chains, width])?;
     let proposals = results.typed::<LocalIndex>("proposals")?;
     proposals.expect_dims(&[chains, together, sites])?;
@@ -140,23 +141,6 @@ fn run<'a, T: Real + Element>(
     Ok(())
 }
 
-/// Reads `constant` and `table` of the first layer, and how many sums it has.
-fn read_layer<'a, T: Real + Element>(
-    args: &mut Arguments<'_, 'a>,
-    sizes: &[LocalIndex],
-) -> Result<(FirstLayer<'a, T>, usize), Error> {
-    let constant = args.vector::<T>("constant")?;
-    let table = args.typed::<T>("table")?;
-    table.expect_rank(3)?;
-    let states = table.dims()[1];
-    table.expect_dims(&[sizes.len(), states, constant.len()])?;
-    if let Some(site) = sizes.iter().position(|&size| usize::from(size) > states) {
-        return Err(Error::invalid(format!("the first layer doesn't know all local states of site {site}")));
-    }
-    let layer = FirstLayer::new(sizes.len(), states, constant, table.as_slice()).map_err(|error| invalid(&error))?;
-    Ok((layer, constant.len()))
-}
-
 /// A chain, what it is told, and what it says.
 struct Conversation<'a, T> {
     number: u32,
@@ -223,7 +207,7 @@ mod tests {
             .arg(&state.log_probs, &[CHAINS, LENGTH])
             .arg(&state.sums, &[CHAINS, 1])
             .arg(&[2.0], &[1])
-            .arg(&TABLE, &[3, 3, 1])
+            .arg(&TABLE, &[3, 2, 1])
     }
 
     fn with_results(frame: TestFrame, words: usize) -> TestFrame {
@@ -242,7 +226,7 @@ mod tests {
     }
 
     /// The first layer has one sum, which is the logarithm itself but for a constant.
-    const TABLE: [f64; 9] = [0.0, 0.3, 0.6, 0.0, -0.4, -0.8, 0.0, 0.5, 1.0];
+    const TABLE: [f64; 6] = [0.3, 0.6, -0.4, -0.8, 0.5, 1.0];
 
     fn log_prob(indices: &[LocalIndex]) -> f64 {
         indices.iter().zip([0.3, -0.4, 0.5]).map(|(&index, weight)| f64::from(index) * weight).sum()

@@ -1,7 +1,9 @@
 //! Amplitudes whose ratios are known, so that neither a network is evaluated nor a connected configuration built.
 //!
 //! What is asked of them is [`Ratios`] of many samples, for [`local_values`], and a [`Walker`] along a Markov chain.
+//! Of a network that is evaluated elsewhere the [`FirstLayer`] may be known.
 
+mod first_layer;
 pub mod jastrow;
 mod local_values;
 mod ratios;
@@ -10,5 +12,6 @@ mod sums;
 #[cfg(test)]
 mod testing;
 
+pub use first_layer::{ConnectedSums, FirstLayer};
 pub use local_values::local_values;
 pub use ratios::{Odds, Ratios, TOGETHER, Walker};

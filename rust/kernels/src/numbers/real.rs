@@ -4,7 +4,7 @@ use crate::numbers::Functions;
 use bytemuck::Pod;
 use pulp::Simd;
 use std::fmt::Debug;
-use std::ops::{Add, Neg, Sub};
+use std::ops::{Add, Mul, Neg, Sub};
 
 /// The rows of tables have a multiple of so many numbers: as many as there are in the longest vector.
 pub const MULTIPLE: usize = 16;
@@ -18,6 +18,7 @@ pub trait Real:
     + Neg<Output = Self>
     + Add<Output = Self>
     + Sub<Output = Self>
+    + Mul<Output = Self>
     + Debug
     + Into<f64>
     + Send

@@ -5,14 +5,12 @@
 //! takes chains from one proposal to the next.
 
 mod chains;
-mod first_layer;
 mod proposals;
 mod rows;
 pub mod rules;
 mod stream;
 
 pub use chains::{KEY_WORDS, Key, Sampling, run};
-pub use first_layer::FirstLayer;
 pub use proposals::{Chain, PROGRESS_WORDS, Proposer};
 pub use rows::EqualRows;
 pub use stream::STREAM_WORDS;

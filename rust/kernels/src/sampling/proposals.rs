@@ -6,9 +6,10 @@
 //! on from there. So a chain is the same however many amplitudes are evaluated at once; those that it asked for in vain
 //! had no influence.
 
+use crate::amplitudes::FirstLayer;
 use crate::numbers::Real;
 use crate::sampling::Sampling;
-use crate::sampling::first_layer::FirstLayer;
+use crate::sampling::rows::EqualRows;
 use crate::sampling::rules::{Change, TransitionRule};
 use crate::sampling::stream::{STREAM_WORDS, Stream};
 use crate::sites::LocalIndex;
@@ -143,7 +144,7 @@ impl<T: Real, R: TransitionRule> WithSimd for Conversation<'_, '_, '_, T, R> {
         let mut rng = Stream::new(&sampling.key, number, drawn, random);
         let mut answers = answers[..asked as usize].iter();
         let mut proposals = proposals.chunks_exact_mut(sites);
-        let mut sums = layer.rows(sums);
+        let mut sums = EqualRows::new(sums, layer.width());
         let mut asked = 0;
         // How far the chain is known to go: random numbers and moves.
         let mut known = None;
@@ -159,7 +160,7 @@ impl<T: Real, R: TransitionRule> WithSimd for Conversation<'_, '_, '_, T, R> {
                 if let Some(proposal) = proposals.next() {
                     proposal.copy_from_slice(indices);
                     change.apply(proposal);
-                    layer.change(indices, change, own_sums, sums.take());
+                    layer.change(change.from(indices), own_sums, sums.take());
                 }
                 known.get_or_insert(before);
                 asked += 1;
@@ -174,7 +175,7 @@ impl<T: Real, R: TransitionRule> WithSimd for Conversation<'_, '_, '_, T, R> {
                 accepted += 1;
                 if !change.is_empty() {
                     *log_prob = answer;
-                    layer.move_by(indices, change, own_sums);
+                    layer.update(change.from(indices), own_sums);
                     change.apply(indices);
                     if accepted.is_multiple_of(ANEW) {
                         layer.evaluate(indices, own_sums);
@@ -304,7 +305,7 @@ mod tests {
             let clusters = Clusters::new(6, tables).expect("pairs of sites");
             let weights = [1.0, 2.0, 0.5, 1.0, 3.0, 1.0, 0.7];
             let weighted = Clusters::new(6, ClusterTables { weights: &weights, ..tables }).expect("pairs of sites");
-            let (constants, table) = (vec![0.5, -1.0, 2.0], (0..36).map(|i| f64::from(i).sin()).collect::<Vec<_>>());
+            let (constants, table) = (vec![0.5, -1.0, 2.0], (0..18).map(|i| f64::from(i).sin()).collect::<Vec<_>>());
             let layer = FirstLayer::new(6, 2, &constants, &table).expect("a table");
             macro_rules! compare {
                 ($rule:expr) => {{
@@ -336,7 +337,7 @@ mod tests {
     #[test]
     fn errors_of_the_first_layer_do_not_add_up() {
         let sampling = Sampling { key: [7; KEY_WORDS], sweep: 40 };
-        let (constants, table) = ([0.1; 8], (0..8 * 12).map(|i| f64::from(i).sin()).collect::<Vec<_>>());
+        let (constants, table) = ([0.1; 8], (0..8 * 6).map(|i| f64::from(i).sin()).collect::<Vec<_>>());
         let layer = FirstLayer::new(6, 2, &constants, &table).expect("a table");
         let (mut indices, mut log_prob) = ([0; 6], 2.0 * log_psi(&[0; 6]));
         let (mut progress, mut random) = ([0; PROGRESS_WORDS], [0; STREAM_WORDS]);

@@ -19,6 +19,9 @@ pub struct LocalStates<'a, S> {
     pair: Option<[Vec<S>; 2]>,
 }
 
+/// So many sites are compared at once.
+const TOGETHER: usize = 16;
+
 /// A sample as its connected configurations are made from it.
 #[derive(Debug, Clone)]
 pub struct Configuration<S> {
@@ -58,6 +61,12 @@ impl<'a, S: Sample> LocalStates<'a, S> {
         }
     }
 
+    /// How many sites there are.
+    #[must_use]
+    pub(crate) fn sites(&self) -> usize {
+        self.sites.len()
+    }
+
     /// The values of all kinds of sites, one after the other.
     pub(crate) fn values(&self) -> &[S] {
         &self.values
@@ -86,15 +95,71 @@ impl<'a, S: Sample> LocalStates<'a, S> {
         } else {
             let mut valid = true;
             for (site, (index, &value)) in indices.iter_mut().zip(values).enumerate() {
-                let StateRange { start, size, .. } = self.sites.states(site);
-                // A conversion of floats to integers saturates, and NaN becomes 0.
-                let nearest = ((value.to_f64() - start) * self.inverse_steps[site] + 0.5) as usize;
-                *index = nearest.min(size - 1) as LocalIndex;
+                *index = self.nearest(site, value);
                 valid &= self.value(site, *index) == value;
             }
             valid
         };
         if valid { Ok(()) } else { Err(self.find_invalid(sample, values)) }
+    }
+
+    /// Adds the sites where the values of `x` aren't those of a sample: each with the sample's local index and its own.
+    /// `sample` counts samples, for the error's sake.
+    pub(crate) fn find_changes(
+        &self,
+        sample: usize,
+        indices: &[LocalIndex],
+        values: &[S],
+        x: &[S],
+        changes: &mut Vec<(usize, LocalIndex, LocalIndex)>,
+    ) -> Result<(), Error> {
+        vectorized(
+            #[inline(always)]
+            || {
+                let ((parts, _), (of_sample, _)) = (x.as_chunks::<TOGETHER>(), values.as_chunks::<TOGETHER>());
+                for (part, (x, values)) in parts.iter().zip(of_sample).enumerate() {
+                    // No branch for each site, so that this is vector code.
+                    let differing = x.iter().zip(values).fold(0_u8, |found, (x, value)| found | u8::from(x != value));
+                    if differing != 0 {
+                        self.find_in(sample, part * TOGETHER, indices, values, x, changes)?;
+                    }
+                }
+                let rest = parts.len() * TOGETHER;
+                self.find_in(sample, rest, indices, &values[rest..], &x[rest..], changes)
+            },
+        )
+    }
+
+    /// As [`LocalStates::find_changes`], on some sites from `first` on.
+    #[inline(always)]
+    fn find_in(
+        &self,
+        sample: usize,
+        first: usize,
+        indices: &[LocalIndex],
+        values: &[S],
+        x: &[S],
+        changes: &mut Vec<(usize, LocalIndex, LocalIndex)>,
+    ) -> Result<(), Error> {
+        for (site, (&x, value)) in (first..).zip(x.iter().zip(values)) {
+            if x != *value {
+                let to = self.nearest(site, x);
+                if self.value(site, to) != x {
+                    return Err(self.not_local(sample, site, x));
+                }
+                changes.push((site, indices[site], to));
+            }
+        }
+        Ok(())
+    }
+
+    /// The local index whose value is next to this one.
+    #[inline(always)]
+    fn nearest(&self, site: usize, value: S) -> LocalIndex {
+        let StateRange { start, size, .. } = self.sites.states(site);
+        // A conversion of floats to integers saturates, and NaN becomes 0.
+        let nearest = ((value.to_f64() - start) * self.inverse_steps[site] + 0.5) as usize;
+        nearest.min(size - 1) as LocalIndex
     }
 
     /// Makes `sample` the configuration with these local indices.
@@ -126,7 +191,12 @@ impl<'a, S: Sample> LocalStates<'a, S> {
             (0..self.sites.states(site).size).any(|index| self.value(site, index as LocalIndex) == *value)
         };
         let site = values.iter().enumerate().position(|value| !is_local(value)).unwrap_or_default();
-        Error::NotALocalState { sample, site, value: values[site].to_string(), states: self.sites.states(site) }
+        self.not_local(sample, site, values[site])
+    }
+
+    #[cold]
+    fn not_local(&self, sample: usize, site: usize, value: S) -> Error {
+        Error::NotALocalState { sample, site, value: value.to_string(), states: self.sites.states(site) }
     }
 }
 

@@ -46,6 +46,12 @@ impl Change {
         self.sites.is_empty()
     }
 
+    /// Each site, the local index that it has, and the one that it gets.
+    #[inline(always)]
+    pub(crate) fn from(&self, indices: &[LocalIndex]) -> impl Iterator<Item = (usize, LocalIndex, LocalIndex)> {
+        self.sites.iter().zip(&self.to).map(|(&site, &to)| (site as usize, indices[site as usize], to))
+    }
+
     /// Makes the change in a configuration.
     #[inline(always)]
     pub fn apply(&self, indices: &mut [LocalIndex]) {
