@@ -29,11 +29,11 @@ def wide(n: int, dtype: Any = float) -> Any:
 @pytest.mark.parametrize(
     ("n", "dtype", "expected"),
     [
-        # 2 MiB by 8 KiB, 4 KiB and 16 KiB, and what is too large or too small to be limited by it.
-        (1024, np.float64, 256),
-        (1024, np.float32, 512),
-        (1024, np.complex128, 128),
-        (1000, np.float64, 256),
+        # 4 MiB by 8 KiB, 4 KiB and 16 KiB, and what is too large or too small to be limited by it.
+        (1024, np.float64, 512),
+        (1024, np.float32, 1024),
+        (1024, np.complex128, 256),
+        (1000, np.float64, 512),
         (100_000, np.float64, 64),
         (20, np.float64, 2048),
     ],

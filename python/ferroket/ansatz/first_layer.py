@@ -33,6 +33,8 @@ _ELEMENTWISE = (
 )
 _WIDEST = 4096
 """Longer sums take longer to update than it takes to compute the layer."""
+_SHORTEST = 32
+"""Numbers of fewer bits would lose too much where sums are updated."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,11 @@ class FirstLayer:
         n_sites = len(first)
         sums = jax.vmap(self.sums, (None, 0))
         sites, states = (axis.ravel() for axis in np.indices((n_sites, n_states - 1)))
-        index = jnp.zeros((len(sites), n_sites), first.dtype).at[np.arange(len(sites)), sites].set(states + 1)
+        index = np.zeros((len(sites), n_sites))
+        index[np.arange(len(sites)), sites] = states + 1
+        others = first + step * jnp.minimum(index, last).astype(first.dtype)
         constant = sums(variables, first[None])[0]
-        table = sums(variables, first + step * jnp.minimum(index, jnp.asarray(last, first.dtype))) - constant
+        table = sums(variables, others) - constant
         return Layer(constant.astype(dtype), table.reshape(n_sites, n_states - 1, self.width).astype(dtype))
 
 
@@ -128,7 +132,8 @@ def read(log_psi: Callable[[Any, jax.Array], jax.Array], variables: Any, x: jax.
     jax.eval_shape(lambda variables, x: follow(found, variables, x), *shapes)
     likes = [jax.ShapeDtypeStruct(value.value.shape, value.value.dtype) for value in found.taken]
     widths = [like.size * (1 + jnp.issubdtype(like.dtype, jnp.complexfloating)) for like in likes]
-    if not 0 < sum(widths) <= _WIDEST:
+    is_short = any(jnp.finfo(like.dtype).bits < _SHORTEST for like in likes)
+    if is_short or not 0 < sum(widths) <= _WIDEST:
         return None
 
     def sums(variables: Any, x: jax.Array) -> jax.Array:

@@ -175,7 +175,7 @@ def _network(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array) -> 
     first, step = (values.astype(samples.dtype) for values in first_and_step(sites, float))
     kind, sizes = jnp.asarray(sites.kind), np.asarray(sites.sizes)
     last = jnp.asarray(sizes - 1)[kind] if kind.size else sizes[0] - 1
-    dtype = jnp.promote_types(jax.eval_shape(layer.sums, variables, samples[0]).dtype, jnp.float32)
+    dtype = jnp.promote_types(jax.eval_shape(layer.sums, variables, _like_one(samples)).dtype, jnp.float32)
     tables = layer.tables(variables, first, step, last, max(sites.sizes), dtype)
 
     def updated(x: jax.Array, sample: jax.Array) -> jax.Array:
@@ -201,7 +201,12 @@ def first_layer_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> 
     """
     if is_out_of_reach() or form.max_conn_size < _MANY:
         return None
-    return first_layer.read(logpsi, variables, jax.ShapeDtypeStruct(samples.shape[1:], samples.dtype))
+    return first_layer.read(logpsi, variables, _like_one(samples))
+
+
+def _like_one(samples: Any) -> jax.ShapeDtypeStruct:
+    """The shape of one of the samples ``(Ns, N)``."""
+    return jax.ShapeDtypeStruct(samples.shape[1:], samples.dtype)
 
 
 def in_chunks(logpsi: LogPsi, chunk_size: int) -> LogPsi:

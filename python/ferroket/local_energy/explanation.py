@@ -10,6 +10,7 @@ from netket.vqs import MCMixedState, MCState
 from ferroket._compat.netket import log_psi_of
 from ferroket._deprecation import renamed_attribute
 from ferroket.local_energy import known_model, patching
+from ferroket.local_energy.any_network import first_layer_of
 from ferroket.local_energy.chunks import chunk_size_of
 from ferroket.operator import accelerate
 from ferroket.operator.algebra.accelerated import Accelerated
@@ -29,6 +30,9 @@ class Explanation:
     """Why not a faster one."""
     chunk_size: int | None = None
     """How many configurations the network sees at once, on each device."""
+    first_layer: int | None = None
+    """How many sums over the sites a network's first layer has, which are updated for connected configurations; None if
+    it has none, or where it is computed."""
 
     family = renamed_attribute("family", "ansatz")
 
@@ -36,6 +40,8 @@ class Explanation:
         lines = [f"{self.path}: {self.kernel}"]
         if self.chunk_size is not None:
             lines.append(f"configurations at once: {self.chunk_size}")
+        if self.first_layer is not None:
+            lines.append(f"its first layer, {self.first_layer} sums over the sites, is updated and not computed")
         lines += [f"not faster, because {reason}" for reason in self.reasons]
         return "\n".join(lines)
 
@@ -65,7 +71,9 @@ def explain(vstate: Any, operator: Any) -> Explanation:
         network = (log_psi_of(vstate), vstate.variables)
         chunk_size = chunk_size_of(vstate.chunk_size, n_samples, operator._form, *network, x)
         words = "the network on the connected configurations whose matrix elements aren't zero, in chunks"
-        return Explanation("any network", None, words, reasons, chunk_size)
+        layer = first_layer_of(*network, operator._form, x) if platform == "cpu" else None
+        width = None if layer is None else layer.width
+        return Explanation("any network", None, words, reasons, chunk_size, width)
     assert ansatz is not None
     words = f"amplitude ratios of {ansatz.name} in Rust; no connected configurations"
     return Explanation("known ratios", ansatz.name, words)
