@@ -181,6 +181,11 @@ SECTOR_1 = nk.hilbert.Spin(1, 4, constraint=Permutations(-2, 0, 0, 2))
 BOSONS = nk.hilbert.Fock(3, 4, constraint=Permutations(0, 1, 2, 3))
 MIXED = nk.hilbert.Spin(0.5, 2) * nk.hilbert.Fock(3, 2)
 SQUARE = nk.graph.Chain(4)
+FEW_BOSONS = nk.hilbert.Fock(3, 3, n_particles=4)
+BOSE_HUBBARD = nk.operator.BoseHubbardJax(FEW_BOSONS, TRIANGLE, U=1.0, J=0.7)
+SPINS_AND_BOSONS = nk.operator.LocalOperator(
+    MIXED, [np.ones((2, 2)), np.ones((8, 8)), np.eye(4) - np.ones((4, 4))], [[0], [1, 2], [3]]
+)
 WITH_MORE_STATES = {
     "local, spins 1": Case(
         SPINS_1, lambda s, **o: s.MetropolisLocal(SPINS_1, **o), changes_of_one_site(*SPINS_1.shape)
@@ -193,6 +198,16 @@ WITH_MORE_STATES = {
     ),
     "exchange, bosons": Case(
         BOSONS, lambda s, **o: s.MetropolisExchange(BOSONS, graph=SQUARE, **o), exchange_moves(SQUARE.edges())
+    ),
+    "Bose-Hubbard": Case(
+        FEW_BOSONS,
+        lambda s, **o: s.MetropolisHamiltonian(FEW_BOSONS, BOSE_HUBBARD, **o),
+        connected_moves(BOSE_HUBBARD),
+    ),
+    "matrices": Case(
+        MIXED,
+        lambda s, **o: s.MetropolisHamiltonian(MIXED, SPINS_AND_BOSONS.to_jax_operator(), **o),
+        connected_moves(SPINS_AND_BOSONS),
     ),
 }
 """Cases whose sites don't have two local states."""

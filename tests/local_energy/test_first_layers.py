@@ -159,7 +159,11 @@ def test_wrong_configurations_are_named() -> None:
     call = partial(connected_sums, samples=jnp.zeros((1, 3)), kind=jnp.zeros(0, jnp.int32), layer=layer, **states)
     x = jnp.array([[0.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
     np.testing.assert_array_equal(call(x, sample=jnp.zeros(2, jnp.int32)), [[1.0, 1.0], [3.0, 3.0]])
-    with pytest.raises((ValueError, jax.errors.JaxRuntimeError), match="site 1 has the value 2, but the local states are 0 and 1"):
+    with pytest.raises(
+        (ValueError, jax.errors.JaxRuntimeError), match="site 1 has the value 2, but the local states are 0 and 1"
+    ):
         call(2 * x[:1], sample=jnp.zeros(1, jnp.int32))
-    with pytest.raises((ValueError, jax.errors.JaxRuntimeError), match="a configuration is of sample 1, but there are 1"):
+    with pytest.raises(
+        (ValueError, jax.errors.JaxRuntimeError), match="a configuration is of sample 1, but there are 1"
+    ):
         call(x, sample=jnp.ones(2, jnp.int32))

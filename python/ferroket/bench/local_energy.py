@@ -71,7 +71,8 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     """Local energies of models whose amplitude ratios are known, and of any network.
 
     NetKet's kernels, and the bare network, have the best of several chunk sizes; ours has the default. Ours is
-    compared with itself, on other numbers, cores or ranks, for Heisenberg 10×10 with an RBM of α=4.
+    compared with itself, on other numbers, cores or ranks, for Heisenberg 10×10 with an RBM of α=4, on two ranks also with
+    an MLP.
 
     Args:
         cases: a part of the name of those to run; all by default.
@@ -92,7 +93,8 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     found[_SINGLE] = partial(_single, batch, rounds)
     if affinity.can_bind() and len(affinity.allowed()) > 1:
         found[_CORES] = partial(_cores, batch, rounds)
-        found[_RANKS] = partial(_ranks, batch, rounds)
+        for model in ("RBM", "MLP"):
+            found[f"{_RANKS}, {model}"] = partial(_ranks, model, batch, rounds)
     if affinity.can_bind():
         found[_FLOPS] = partial(_flops, batch, rounds)
     title = f"local energies of {batch} samples"
@@ -214,9 +216,9 @@ def _cores(batch: int, rounds: int, name: str) -> Iterator[Row]:
 _RANKS = "two ranks beside one, each with one core"
 
 
-def _ranks(batch: int, rounds: int, name: str) -> Iterator[Row]:
+def _ranks(model: str, batch: int, rounds: int, name: str) -> Iterator[Row]:
     """The samples spread over two ranks, compared with one rank that has them all."""
-    yield two_ranks(name, OURS, "local_energy", str(batch), rounds=rounds, bar=_RANKS_BAR)
+    yield two_ranks(name, OURS, "local_energy", str(batch), model, rounds=rounds, bar=_RANKS_BAR)
 
 
 _FLOPS = "one core beside its FMA peak"

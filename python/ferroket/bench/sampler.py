@@ -16,6 +16,7 @@ from ferroket.distributed import affinity
 
 OURS, NETKET = "Ferroket", "NetKet"
 _RANKS_BAR = 1.8
+_ON_RANKS = ("Heisenberg 10×10, RBM α=1", "Heisenberg 10×10, MLP (100, 200, 200)")
 # The acceptances of two samplers may differ by this much by chance.
 _CHANCE = 0.03
 
@@ -24,7 +25,7 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     """The time of ``MCState.sample()``, with the samples that it discards first.
 
     NetKet's samplers evaluate the network on all chains at once, which is their fastest setting. Ours is compared
-    with itself for Heisenberg 10×10 with an RBM of α=1.
+    with itself for Heisenberg 10×10 with an RBM of α=1, on two ranks also with an MLP.
 
     Args:
         cases: a part of the name of those to run; all by default.
@@ -40,7 +41,8 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     }
     if affinity.can_bind() and len(affinity.allowed()) > 1:
         found["all cores beside one"] = partial(_cores, batch, rounds)
-        found["two ranks beside one, each with one core"] = partial(_ranks, batch, rounds)
+        for name in _ON_RANKS:
+            found[f"two ranks beside one, each with one core, {name}"] = partial(_ranks, name, batch, rounds)
     rows = run_cases(found, cases=cases, batch=batch)
     title = f"sampling {batch} configurations, {CHAINS} chains a device"
     return Report(title, OURS, rows, {"cases": cases, "batch": batch, "rounds": rounds})
@@ -72,6 +74,6 @@ def _cores(batch: int, rounds: int, name: str) -> Iterator[Row]:
     yield all_cores(name, OURS, call, rounds=rounds)
 
 
-def _ranks(batch: int, rounds: int, name: str) -> Iterator[Row]:
+def _ranks(case: str, batch: int, rounds: int, name: str) -> Iterator[Row]:
     """The chains spread over two ranks, compared with one rank that has them all."""
-    yield two_ranks(name, OURS, "sampler", str(batch), rounds=rounds, bar=_RANKS_BAR)
+    yield two_ranks(name, OURS, "sampler", str(batch), case, rounds=rounds, bar=_RANKS_BAR)

@@ -108,7 +108,7 @@ MORE = {
 """Cases of sampling alone."""
 
 STEPS = {
-    "Heisenberg 10×10, MLP": Case(_spins, _exchange, models.MLP, step_bar=3, update_bar=25),
+    "Heisenberg 10×10, MLP": Case(_spins, _exchange, models.MLP, step_bar=8, update_bar=25),
     "Heisenberg 10×10, ResCNN": Case(
         _spins, _seldom, lambda: models.ResCNN(SPINS, features=16), step_bar=1, update_bar=1.3, samples=256
     ),

@@ -36,6 +36,11 @@ class MatrixArguments(NamedTuple):
     columns: Any
     values: Any
 
+    def of_rule(self) -> tuple[Any, ...]:
+        """Those of the chains' rule ``hamiltonian``: without the kinds of sites, which the chains know."""
+        _, *rest = self
+        return tuple(rest)
+
 
 class IsingArguments(NamedTuple):
     """The transverse-field Ising Hamiltonian."""

@@ -15,7 +15,7 @@ from ferroket.operator.algebra.sectors import own_constraints
 from ferroket.sampler import any_network, known_model
 from ferroket.sampler.confined import confined
 from ferroket.sampler.groups import in_groups
-from ferroket.sampler.transition_rules import OWN_CONSTRAINT, KernelRule, kernel_rule
+from ferroket.sampler.transition_rules import MATRICES, OWN_CONSTRAINT, KernelRule, kernel_rule
 
 _STATES = 2
 
@@ -44,6 +44,8 @@ def plan(sampler: Any, machine: Any, parameters: Any) -> Plan | list[str]:
     ansatz, reasons = registry.find(machine, parameters, sampler.hilbert.size)
     if not has_two_states:
         reasons = ["some sites don't have two local states", *reasons]
+    if dict(rule.attributes).get(MATRICES):
+        reasons = ["the rule's operator isn't a sum of non-branching terms", *reasons]
     if is_constrained:
         reasons = [OWN_CONSTRAINT, *reasons]
     return Plan(rule, None if reasons else ansatz, reasons)

@@ -13,9 +13,12 @@ from ferroket._compat.netket import HamiltonianRule
 from ferroket.ffi import Attribute, ExchangeArguments
 from ferroket.operator.algebra.sectors import Sector, sectors
 from ferroket.operator.cache import accelerated
-from ferroket.operator.compiled import Terms, local_states
+from ferroket.operator.compiled import Matrices, Terms, local_states
 
 OWN_CONSTRAINT = "the Hilbert space has a constraint of its own, which the kernels don't know"
+
+MATRICES = "matrices"
+"""The attribute of the Hamiltonian rule that says that its operator is a sum of matrices: around networks alone."""
 
 _WORD = 32
 """How many clusters a word has bits for."""
@@ -86,10 +89,10 @@ def _hamiltonian(rule: Any, hilbert: Any) -> KernelRule | str:
     if operator is None:
         return f"{type(rule.operator).__name__} can't be accelerated"
     form = operator._form
-    if not isinstance(form, Terms):
-        return "the rule's operator isn't a sum of non-branching terms, the form that the kernels take"
+    if not isinstance(form, Terms | Matrices):
+        return "the rule's operator is neither a sum of non-branching terms nor of matrices on a few sites"
     arrays = tuple(map(jnp.asarray, form.with_weights().tables.of_rule()))
-    return KernelRule("hamiltonian", arrays, (("diagonal", form.diagonal),))
+    return KernelRule("hamiltonian", arrays, (("diagonal", form.diagonal), (MATRICES, isinstance(form, Matrices))))
 
 
 def leaves_constraint(rule: Any, hilbert: Any) -> str | None:

@@ -1,11 +1,15 @@
 //! Markov chains around a network that XLA evaluates.
 
+use crate::dtypes::with_weights;
+use crate::errors::invalid;
 use crate::first_layer::read_layer;
+use crate::operators::{MatricesOf, Operator};
 use crate::rules::{check_indices, read_key, read_sweep, with_rule};
+use ferroket_kernels::amplitudes::FirstLayer;
 use ferroket_kernels::numbers::Real;
-use ferroket_kernels::sampling::rules::TransitionRule;
+use ferroket_kernels::sampling::rules::{Connected, TransitionRule};
 use ferroket_kernels::sampling::{Chain, EqualRows, PROGRESS_WORDS, Proposer, STREAM_WORDS, Sampling};
-use ferroket_kernels::sites::LocalIndex;
+use ferroket_kernels::sites::{LocalIndex, LocalStates, Sites, StateRange};
 use ferroket_xla_ffi::{Arguments, Buffer, DataType, Element, Error, Frame, Rows, handler};
 
 /// A thread has so many chains at least.
@@ -22,7 +26,8 @@ handler! {
     /// `constant (H,)` and `table (N, D - 1, H)` of a first layer, see [`FirstLayer`], with H = 0 without one; and the arguments
     /// of the rule, as for [`crate::chains::rbm`].
     ///
-    /// Attributes `rule` and `sweep`. More results: `proposals (C, K, N)` of uint16; `sums (C, K, H)`, what the first layer makes
+    /// Attributes `rule` and `sweep`; of the rule `hamiltonian` also `matrices`, whether its operator has the form of
+    /// matrices. More results: `proposals (C, K, N)` of uint16; `sums (C, K, H)`, what the first layer makes
     /// of them; and `waiting ()` of int32, how many chains wait for amplitudes.
     pub(crate) fn proposals = call
 }
@@ -123,22 +128,61 @@ fn run<'a, T: Real + Element>(
             waits: false,
         })
         .collect();
-    with_rule!(frame, args, sizes, begins, rule => {
+    let proceed = Proceed { frame, sampling, layer, kept_words };
+    if frame.attr_str("rule")? == "hamiltonian" && frame.attr_bool("matrices")? {
+        let sites = &sites_of(sizes)?;
+        let states = &LocalStates::new(sites).map_err(|error| invalid(&error))?;
+        let Operator { form, values, .. } = Operator::<MatricesOf>::on_sites(frame, &mut args, sites.clone())?;
         args.finish()?;
+        with_weights!(values, values => proceed.all(&mut conversations, || Connected::new(&form, values, states)))?;
+    } else {
+        with_rule!(frame, args, sizes, begins, rule => {
+            args.finish()?;
+            proceed.all(&mut conversations, rule)
+        })?;
+    }
+    let count = conversations.iter().filter(|conversation| conversation.waits).count();
+    waiting.into_mut_slice()[0] = i32::try_from(count).unwrap_or(i32::MAX);
+    Ok(())
+}
+
+/// Sites with so many local states, whose values are their local indices.
+fn sites_of(sizes: &[LocalIndex]) -> Result<Sites, Error> {
+    let mut kinds = sizes.to_vec();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let kind: Vec<_> = sizes.iter().map(|size| kinds.partition_point(|other| other < size) as i32).collect();
+    let range = |&size: &LocalIndex| StateRange { start: 0.0, step: 1.0, size: size.into() };
+    Sites::new(sizes.len(), kinds.iter().map(range).collect(), &kind).map_err(|error| invalid(&error))
+}
+
+/// What all chains have in common.
+struct Proceed<'p, 'a, T> {
+    frame: &'p Frame<'a>,
+    sampling: &'p Sampling,
+    layer: FirstLayer<'a, T>,
+    kept_words: usize,
+}
+
+impl<T: Real> Proceed<'_, '_, T> {
+    /// Has all chains go on, by this rule.
+    fn all<R: TransitionRule>(
+        &self,
+        conversations: &mut [Conversation<T>],
+        rule: impl Fn() -> R + Sync,
+    ) -> Result<(), Error> {
+        let Self { frame, sampling, layer, kept_words } = *self;
         let words = rule().kept();
         if kept_words != words {
             return Err(Error::invalid(format!("the rule keeps {words} words for each chain, not {kept_words}")));
         }
-        frame.pool().for_each_part(chains, AT_LEAST, Rows::new(&mut conversations, 1), |_, part| {
+        frame.pool().for_each_part(conversations.len(), AT_LEAST, Rows::new(conversations, 1), |_, part| {
             let mut proposer = Proposer::new(sampling, rule(), layer);
             for Conversation { number, chain, answers, proposals, sums, waits } in part.into_slice() {
                 *waits = proposer.proceed((*number).into(), chain, answers, proposals, sums);
             }
         })
-    })?;
-    let count = conversations.iter().filter(|conversation| conversation.waits).count();
-    waiting.into_mut_slice()[0] = i32::try_from(count).unwrap_or(i32::MAX);
-    Ok(())
+    }
 }
 
 /// A chain, what it is told, and what it says.
@@ -193,6 +237,7 @@ mod tests {
         let numbers: Vec<u32> = (0..CHAINS as u32).collect();
         TestFrame::new(threads)
             .attr_str("rule", rule)
+            .attr_bool("matrices", false)
             .attr_i64("sweep", 2)
             .arg(answers, &[CHAINS, 2])
             .arg(&numbers, &[CHAINS])

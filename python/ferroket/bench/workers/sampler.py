@@ -1,4 +1,7 @@
-"""Times sampling by 16 chains on all ranks together, Heisenberg 10×10, RBM of α=1; argument: how many samples."""
+"""Times sampling by 16 chains on all ranks together.
+
+Arguments: how many samples; the name of a case of ``ferroket.bench.states``.
+"""
 
 import statistics
 import sys
@@ -7,7 +10,6 @@ import ferroket as fk
 from ferroket.bench.jobs import report
 from ferroket.bench.timing import seconds
 
-CHAINS = 16
 CALLS, WARMUP = 40, 5
 
 
@@ -17,12 +19,12 @@ def main() -> None:
     import jax
     import netket as nk
 
-    from ferroket.bench.hamiltonians import SPINS, heisenberg
+    from ferroket.bench.states import CASES, CHAINS, MORE
 
-    hilbert = heisenberg(total_sz=0).hilbert
-    sampler = fk.sampler.MetropolisExchange(hilbert, graph=nk.graph.Grid(SPINS, pbc=True), n_chains=CHAINS)
-    model = nk.models.RBM(alpha=1, param_dtype=float)
-    state = nk.vqs.MCState(sampler, model, n_samples=int(sys.argv[1]), seed=1, sampler_seed=2)
+    n_samples, name = sys.argv[1:]
+    case = (CASES | MORE)[name]
+    sampler = case.sampler(fk.sampler, fk.accelerate(case.hamiltonian()), n_chains=CHAINS)
+    state = nk.vqs.MCState(sampler, case.model(), n_samples=int(n_samples), seed=1, sampler_seed=2)
     times = [seconds(lambda: jax.block_until_ready(state.sample())) for _ in range(WARMUP + CALLS)]
     if info.rank == 0:
         report({"call": statistics.median(times[WARMUP:])})

@@ -58,6 +58,14 @@ class Form:
             )
         return dataclasses.replace(self, values=values)  # type: ignore[type-var]
 
+    def with_weights(self) -> Self:
+        """With coefficients that amplitudes can be multiplied with: real or complex numbers of 32 or 64 bits."""
+        values = jnp.asarray(self.values)
+        if not jnp.issubdtype(values.dtype, jnp.inexact):
+            return self.replace_values(values.astype(float))
+        is_half = values.dtype.itemsize < np.dtype(np.float32).itemsize
+        return self.replace_values(values.astype(np.float32)) if is_half else self
+
     def mels(self, x: Any) -> jax.Array:
         """The matrix elements ⟨x|O|x'⟩ of samples ``(..., N)``, of shape ``(..., K)``: see :meth:`padded`."""
         return _padded(self, x, states=False)[0]

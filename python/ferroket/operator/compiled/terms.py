@@ -84,14 +84,6 @@ class Terms(Form):
         """The static numbers that the kernels take."""
         return {**super().attributes, "unconditional": self.unconditional}
 
-    def with_weights(self) -> "Terms":
-        """With coefficients that amplitudes can be multiplied with: real or complex numbers of 32 or 64 bits."""
-        values = jnp.asarray(self.values)
-        if not jnp.issubdtype(values.dtype, jnp.inexact):
-            return self.replace_values(values.astype(float))
-        is_half = values.dtype.itemsize < np.dtype(np.float32).itemsize
-        return self.replace_values(values.astype(np.float32)) if is_half else self
-
     @classmethod
     def from_arrays(
         cls,

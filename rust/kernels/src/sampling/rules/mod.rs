@@ -6,12 +6,14 @@
 use crate::sites::LocalIndex;
 use rand::{Rng, RngExt};
 
+mod connected;
 mod exchange;
 mod hamiltonian;
 mod members;
 #[cfg(test)]
 pub(super) mod testing;
 
+pub use connected::Connected;
 pub use exchange::{ClusterTables, Clusters, Exchange};
 pub use hamiltonian::Hamiltonian;
 
