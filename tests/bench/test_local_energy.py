@@ -83,16 +83,17 @@ def test_beside_itself():
     assert rows["float32 beside float64"].bars == {"float64": 1.6}
     if len(affinity.allowed()) > 1:
         assert rows["all cores beside one"].bars == {"one core": 1.7}
-        two = rows["two ranks beside one, each with one core"]
-        assert two.bars == {"one rank": 1.8}
-        assert all(seconds > 0 for seconds in two.seconds.values())
+        for model in ("RBM", "MLP"):
+            two = rows[f"two ranks beside one, each with one core, {model}"]
+            assert two.bars == {"one rank": 1.8}
+            assert all(seconds > 0 for seconds in two.seconds.values())
     (limit,) = rows["one core beside its FMA peak"].limits.values()
     assert 0 < limit < rows["one core beside its FMA peak"].seconds["Ferroket"]
 
 
 def test_a_worker_that_fails_says_why():
     with pytest.raises(RuntimeError, match=re.escape("invalid literal for int() with base 10: 'many'")):
-        jobs.run("local_energy", 1, "many", timeout=120)
+        jobs.run("local_energy", 1, "many", "RBM", timeout=120)
 
 
 @pytest.mark.parametrize(

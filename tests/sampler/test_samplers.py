@@ -277,6 +277,14 @@ class Parity(nk.hilbert.constraint.DiscreteHilbertConstraint):
 def test_what_runs_around_the_network() -> None:
     spin_1 = nk.hilbert.Spin(1, 4)
     assert around_network(fk.sampler.MetropolisLocal(spin_1)) == ["some sites don't have two local states"]
+    bosons = nk.hilbert.Fock(3, 4)
+    hubbard = fk.operator.BoseHubbard(bosons, nk.graph.Chain(4), U=1.0)
+    found = fk.sampler.explain(make_state(fk.sampler.MetropolisHamiltonian(bosons, hubbard), MLP))
+    assert found.rule == "hamiltonian"
+    assert found.reasons[:2] == [
+        "some sites don't have two local states",
+        "the rule's operator isn't a sum of non-branching terms",
+    ]
     (reason,) = around_network(fk.sampler.MetropolisLocal(SPINS), MLP)
     assert reason.startswith("netket's MLP is none of the models whose amplitude ratios are known")
     found = fk.sampler.explain(make_state(fk.sampler.MetropolisLocal(SPINS), COMPLEX_MLP))

@@ -71,8 +71,8 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     """Local energies of models whose amplitude ratios are known, and of any network.
 
     NetKet's kernels, and the bare network, have the best of several chunk sizes; ours has the default. Ours is
-    compared with itself, on other numbers, cores or ranks, for Heisenberg 10×10 with an RBM of α=4, on two ranks also with
-    an MLP.
+    compared with itself, on other numbers, cores or ranks, for Heisenberg 10×10 with an RBM of α=4; on two ranks also
+    with an MLP.
 
     Args:
         cases: a part of the name of those to run; all by default.
@@ -93,8 +93,8 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     found[_SINGLE] = partial(_single, batch, rounds)
     if affinity.can_bind() and len(affinity.allowed()) > 1:
         found[_CORES] = partial(_cores, batch, rounds)
-        for model in ("RBM", "MLP"):
-            found[f"{_RANKS}, {model}"] = partial(_ranks, model, batch, rounds)
+        for which in ("RBM", "MLP"):
+            found[f"{_RANKS}, {which}"] = partial(_ranks, which, batch, rounds)
     if affinity.can_bind():
         found[_FLOPS] = partial(_flops, batch, rounds)
     title = f"local energies of {batch} samples"
