@@ -282,8 +282,8 @@ def test_what_runs_around_the_network() -> None:
     found = fk.sampler.explain(make_state(fk.sampler.MetropolisHamiltonian(bosons, hubbard), MLP))
     assert found.rule == "hamiltonian"
     assert found.reasons[:2] == [
-        "some sites don't have two local states",
         "the rule's operator isn't a sum of non-branching terms",
+        "some sites don't have two local states",
     ]
     (reason,) = around_network(fk.sampler.MetropolisLocal(SPINS), MLP)
     assert reason.startswith("netket's MLP is none of the models whose amplitude ratios are known")
