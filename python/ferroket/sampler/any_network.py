@@ -32,7 +32,14 @@ _NOWHERE = np.iinfo(np.uint16).max
 
 
 def samples(
-    sampler: Any, machine: Any, parameters: Any, state: Any, numbers: jax.Array, key: jax.Array, length: int
+    sampler: Any,
+    machine: Any,
+    parameters: Any,
+    state: Any,
+    numbers: jax.Array,
+    key: jax.Array,
+    length: int,
+    together: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The samples of a sampler whose rule is one of the kernels.
 
@@ -44,6 +51,7 @@ def samples(
         numbers: The number of each chain, ``(C,)``, on which its random numbers depend.
         key: What the random numbers depend on.
         length: L, how many samples each chain gives.
+        together: How many proposals of a chain the network sees at once. The samples don't depend on it.
 
     Returns:
         Samples ``(C, L, N)``; how many moves of each chain were accepted, ``(C,)``; and the logarithms of |ψ|^p of the
@@ -55,7 +63,7 @@ def samples(
     static = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
     network = _Network(machine.apply, sampler.chunk_size, own_constraints(sampler.hilbert))
     sizes = tuple(int(size) for size in sites.sizes_of_sites)
-    run = functools.partial(_run, network, sizes=sizes, length=length, kept=rule.kept, together=1, **static)
+    run = functools.partial(_run, network, sizes=sizes, length=length, kept=rule.kept, together=together, **static)
     result: tuple[jax.Array, jax.Array, jax.Array] = on_each_device(
         run, (True, True, True, *(False,) * 6), (False, False, False)
     )(

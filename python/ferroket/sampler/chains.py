@@ -15,6 +15,7 @@ from ferroket.operator.algebra.sectors import own_constraints
 from ferroket.sampler import any_network, known_model
 from ferroket.sampler.confined import confined
 from ferroket.sampler.groups import in_groups
+from ferroket.sampler.lookahead import Search, search
 from ferroket.sampler.transition_rules import MATRICES, OWN_CONSTRAINT, KernelRule, kernel_rule
 
 _STATES = 2
@@ -88,11 +89,26 @@ def sample_chain(
     if found.ansatz is not None:
         return _known(sampler, found.ansatz, machine, parameters, state, *static)
 
-    def run(state: MetropolisSamplerState, numbers: Any) -> tuple[Any, MetropolisSamplerState]:
-        result: tuple[Any, MetropolisSamplerState] = _any(sampler, machine, parameters, state, numbers, *static)
-        return result
+    def all_chains(together: int) -> tuple[Any, MetropolisSamplerState]:
+        def run(state: MetropolisSamplerState, numbers: Any) -> tuple[Any, MetropolisSamplerState]:
+            result: tuple[Any, MetropolisSamplerState] = _any(
+                sampler, machine, parameters, state, numbers, *static, together
+            )
+            return result
 
-    return in_groups(run, state, (sampler, parameters))
+        return in_groups(run, state, (sampler, parameters))
+
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((sampler, parameters, state))):
+        return all_chains(1)
+    result: tuple[Any, MetropolisSamplerState] = search_of(found.rule.name, sampler, machine, chain_length).run(
+        all_chains
+    )
+    return result
+
+
+def search_of(rule: str, sampler: Any, machine: Any, chain_length: int) -> Search:
+    """The search for the number of proposals of a chain that the network sees at once."""
+    return search(rule, machine, sampler.hilbert, sampler.n_batches, sampler.sweep_size, chain_length)
 
 
 def sample_next(
@@ -123,7 +139,7 @@ def _known(
     return (samples, log_probs) if return_log_probabilities else samples, state
 
 
-@functools.partial(jax.jit, static_argnums=(1, 5, 6))
+@functools.partial(jax.jit, static_argnums=(1, 5, 6, 7))
 def _any(
     sampler: Any,
     machine: Any,
@@ -132,9 +148,12 @@ def _any(
     numbers: jax.Array,
     chain_length: int,
     return_log_probabilities: bool,
+    together: int,
 ) -> tuple[Any, MetropolisSamplerState]:
     rng, key = jax.random.split(state.rng)
-    samples, accepted, log_probs = any_network.samples(sampler, machine, parameters, state, numbers, key, chain_length)
+    samples, accepted, log_probs = any_network.samples(
+        sampler, machine, parameters, state, numbers, key, chain_length, together
+    )
     state = _moved(sampler, state.replace(rng=rng), samples, accepted, log_probs)
     return (samples, log_probs) if return_log_probabilities else samples, state
 

@@ -29,6 +29,9 @@ class Explanation:
     """How many sums over the sites a network's first layer has, which are updated along the chains; None if it has
     none."""
 
+    at_once: int = 1
+    """How many proposals of a chain the network sees at once, as far as the calls until now have found out."""
+
     family = renamed_attribute("family", "ansatz")
 
     def __str__(self) -> str:
@@ -40,6 +43,8 @@ class Explanation:
         lines += [f"its amplitude ratios aren't known, because {reason}" for reason in self.reasons]
         if self.first_layer is not None:
             lines.append(f"its first layer, {self.first_layer} sums over the sites, is updated and not computed")
+        if self.at_once > 1:
+            lines.append(f"it sees {self.at_once} proposals of a chain at once, most of which are rejected")
         return "\n".join(lines)
 
 
@@ -71,5 +76,7 @@ def explain(vstate: Any) -> Explanation:
     if found.ansatz is None:
         layer = first_layer_of(sampler, *sampled_model_of(vstate))
         width = None if layer is None else layer.width
-        return Explanation("chains in Rust around the network", found.rule.name, None, found.reasons, width)
+        name = found.rule.name
+        search = chains.search_of(name, sampler, sampled_model_of(vstate)[0], vstate.chain_length)
+        return Explanation("chains in Rust around the network", name, None, found.reasons, width, search.together)
     return Explanation("chains in Rust", found.rule.name, found.ansatz.name)
