@@ -44,6 +44,14 @@ for name in os.environ["RULES"].split():
         assert samples.shape == (16, 10, 8)
         accepted = int(state.sampler_state.n_accepted)
         found[f"{name}, {kind}"] = [hashlib.sha256(samples.tobytes()).hexdigest(), accepted]
+# Chains that reject most moves search for how many proposals are fastest at once, together on all ranks.
+state = nk.vqs.MCState(samplers["local"], models["MLP"], n_samples=160, seed=1, sampler_seed=2)
+state.parameters = jax.tree.map(lambda leaf: 40 * leaf, state.parameters)
+for _ in range(7):
+    samples = np.asarray(nk.jax.sharding.gather(state.sample()))
+assert 0 < state.sampler_state.acceptance < 0.5, state.sampler_state.acceptance
+assert chains.search_of("local", state.sampler, state._model, state.chain_length)._before < np.inf
+found["search, MLP"] = [hashlib.sha256(samples.tobytes()).hexdigest(), int(state.sampler_state.n_accepted)]
 """
 END = """
 if info.rank == 0:
@@ -54,7 +62,7 @@ from ferroket.distributed.programs import is_marker
 model = state._model
 plan = chains.plan(sampler, model, state.variables)
 numbers = np.arange(16, dtype=np.uint32)
-arguments = (sampler.replace(rule=plan.rule), model, state.variables, state.sampler_state, numbers, 3, False)
+arguments = (sampler.replace(rule=plan.rule), model, state.variables, state.sampler_state, numbers, 3, False, 1)
 program = chains._any.lower(*arguments).compile().as_text()
 assert "ferroket_chains_network" in program
 names = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")
