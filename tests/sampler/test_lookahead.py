@@ -1,5 +1,6 @@
 """How many proposals of a chain the network sees at once: the chain is the same, and the fastest number is found."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,6 +16,13 @@ from transitions import CASES, WITH_MORE_STATES, run
 
 MLP = nk.models.MLP(hidden_dims=(5,), param_dtype=float)
 MANY = CASES | WITH_MORE_STATES
+
+
+class Fixed(Search):
+    """No search."""
+
+    def run(self, call: Callable[[int], Any]) -> Any:
+        return call(self.together)
 
 
 def found_by(seconds: dict[int, float], acceptance: float = 0.1) -> Search:
@@ -69,7 +77,7 @@ def test_another_acceptance_is_another_search() -> None:
 @pytest.mark.parametrize("name", MANY)
 def test_the_same_chains(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     def samples(together: int) -> Any:
-        monkeypatch.setattr(chains, "search_of", lambda *_: Search(together, is_over=True))
+        monkeypatch.setattr(chains, "search_of", lambda *_: Fixed(together))
         found = run(MANY[name], MLP, length=30, n_chains=8, sweep_size=7, scale=1.5)
         return found.samples, found.state.n_accepted_proc
 
@@ -81,7 +89,7 @@ def test_the_same_chains(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 def test_the_same_chains_in_a_space_of_a_users_own(monkeypatch: pytest.MonkeyPatch) -> None:
     def samples(together: int) -> np.ndarray:
-        monkeypatch.setattr(chains, "search_of", lambda *_: Search(together, is_over=True))
+        monkeypatch.setattr(chains, "search_of", lambda *_: Fixed(together))
         sampler = fk.sampler.MetropolisLocal(RYDBERG, n_chains=8)
         return np.asarray(nk.vqs.MCState(sampler, MLP, n_samples=80, seed=1, sampler_seed=2).samples)
 

@@ -46,7 +46,7 @@ for name in os.environ["RULES"].split():
         found[f"{name}, {kind}"] = [hashlib.sha256(samples.tobytes()).hexdigest(), accepted]
 # Chains that reject most moves search for how many proposals are fastest at once, together on all ranks.
 state = nk.vqs.MCState(samplers["local"], models["MLP"], n_samples=160, seed=1, sampler_seed=2)
-state.parameters = jax.tree.map(lambda leaf: 40 * leaf, state.parameters)
+state.parameters = jax.tree.map(lambda leaf: 1.5 * leaf, state.parameters)
 for _ in range(7):
     samples = np.asarray(nk.jax.sharding.gather(state.sample()))
 assert 0 < state.sampler_state.acceptance < 0.5, state.sampler_state.acceptance

@@ -236,6 +236,47 @@ mod tests {
         fn accept<S: Simd>(&mut self, _: S, _: &[LocalIndex]) {}
     }
 
+    /// What a chain keeps, and gives.
+    struct Kept {
+        indices: Vec<LocalIndex>,
+        log_prob: f64,
+        progress: [u32; PROGRESS_WORDS],
+        random: [u32; STREAM_WORDS],
+        rule: Vec<u32>,
+        sums: Vec<f64>,
+        samples: Vec<LocalIndex>,
+        log_probs: Vec<f64>,
+    }
+
+    impl Kept {
+        /// Before the first move. The samples are none yet.
+        fn at(start: &[LocalIndex], log_prob: f64, rule: usize, width: usize, length: usize) -> Self {
+            Self {
+                indices: start.to_vec(),
+                log_prob,
+                progress: [0; PROGRESS_WORDS],
+                random: [0; STREAM_WORDS],
+                rule: vec![0; rule],
+                sums: vec![9.0; width],
+                samples: vec![9; start.len() * length],
+                log_probs: vec![f64::NAN; length],
+            }
+        }
+
+        fn chain(&mut self) -> Chain<'_, f64> {
+            Chain {
+                indices: &mut self.indices,
+                log_prob: &mut self.log_prob,
+                progress: &mut self.progress,
+                random: &mut self.random,
+                rule: &mut self.rule,
+                sums: &mut self.sums,
+                samples: &mut self.samples,
+                log_probs: &mut self.log_probs,
+            }
+        }
+    }
+
     /// The samples of a chain that asks for `together` amplitudes at once, how many moves were accepted, how often it
     /// asked. The sums of the first layer with these constants come with each proposal.
     #[allow(clippy::too_many_arguments, reason = "all of a chain")]
@@ -249,34 +290,20 @@ mod tests {
         layer: &FirstLayer<f64>,
         constants: &[f64],
     ) -> (Vec<LocalIndex>, u64, usize) {
-        let (mut indices, mut log_prob) = (start.to_vec(), power * log_psi(start));
-        let mut progress = [0; PROGRESS_WORDS];
-        let (mut samples, mut log_probs) = (vec![9; start.len() * length], vec![f64::NAN; length]);
-        let mut proposals = vec![9; start.len() * together];
-        let mut answers = vec![f64::NAN; together];
-        let (mut kept, mut random) = (vec![0; rule.kept()], [0; STREAM_WORDS]);
-        let mut proposer = Proposer::new(sampling, rule, *layer);
         let width = constants.len();
-        let (mut own_sums, mut sums) = (vec![9.0; width], vec![9.0; width * together]);
+        let mut kept = Kept::at(start, power * log_psi(start), rule.kept(), width, length);
+        let (mut proposals, mut sums) = (vec![9; start.len() * together], vec![9.0; width * together]);
+        let mut answers = vec![f64::NAN; together];
+        let mut proposer = Proposer::new(sampling, rule, *layer);
         for calls in 0.. {
-            let chain = &mut Chain {
-                indices: &mut indices,
-                log_prob: &mut log_prob,
-                progress: &mut progress,
-                random: &mut random,
-                rule: &mut kept,
-                sums: &mut own_sums,
-                samples: &mut samples,
-                log_probs: &mut log_probs,
-            };
-            if !proposer.proceed(3, chain, &answers, &mut proposals, &mut sums) {
-                for (sample, &log_prob) in samples.chunks(start.len()).zip(&log_probs) {
+            if !proposer.proceed(3, &mut kept.chain(), &answers, &mut proposals, &mut sums) {
+                for (sample, &log_prob) in kept.samples.chunks(start.len()).zip(&kept.log_probs) {
                     assert_eq!(log_prob, power * log_psi(sample));
                 }
-                let Progress { moves, accepted, .. } = Progress::of(progress);
+                let Progress { moves, accepted, .. } = Progress::of(kept.progress);
                 assert_eq!(moves as usize, sampling.sweep * length);
-                assert_eq!(indices, samples[samples.len() - start.len()..]);
-                return (samples, accepted.into(), calls);
+                assert_eq!(kept.indices, kept.samples[kept.samples.len() - start.len()..]);
+                return (kept.samples, accepted.into(), calls);
             }
             for (place, proposal) in proposals.chunks(start.len()).enumerate() {
                 let mut expected = constants.to_vec();
@@ -339,33 +366,18 @@ mod tests {
         let sampling = Sampling { key: [7; KEY_WORDS], sweep: 40 };
         let (constants, table) = ([0.1; 8], (0..8 * 6).map(|i| f64::from(i).sin()).collect::<Vec<_>>());
         let layer = FirstLayer::new(6, 2, &constants, &table).expect("a table");
-        let (mut indices, mut log_prob) = ([0; 6], 2.0 * log_psi(&[0; 6]));
-        let (mut progress, mut random) = ([0; PROGRESS_WORDS], [0; STREAM_WORDS]);
-        let (mut samples, mut log_probs) = (vec![9; 6 * 1000], vec![0.0; 1000]);
-        let (mut own_sums, mut sums, mut proposal) = ([9.0; 8], [9.0; 8], [9; 6]);
+        let mut kept = Kept::at(&[0; 6], 2.0 * log_psi(&[0; 6]), 0, 8, 1000);
+        let (mut sums, mut proposal) = ([9.0; 8], [9; 6]);
         let (mut answer, mut largest) = (0.0, 0.0_f64);
         let mut proposer = Proposer::new(&sampling, Local::new(&[2; 6]), layer);
-        loop {
-            let chain = &mut Chain {
-                indices: &mut indices,
-                log_prob: &mut log_prob,
-                progress: &mut progress,
-                random: &mut random,
-                rule: &mut [],
-                sums: &mut own_sums,
-                samples: &mut samples,
-                log_probs: &mut log_probs,
-            };
-            if !proposer.proceed(0, chain, &[answer], &mut proposal, &mut sums) {
-                break;
-            }
+        while proposer.proceed(0, &mut kept.chain(), &[answer], &mut proposal, &mut sums) {
             answer = 2.0 * log_psi(&proposal);
             let mut expected = constants;
             layer.evaluate(&proposal, &mut expected);
             largest =
                 sums.iter().zip(expected).fold(largest, |largest, (sum, expected)| largest.max((sum - expected).abs()));
         }
-        assert!(progress[2] > 10_000);
+        assert!(kept.progress[2] > 10_000);
         assert!(largest < 1e-14, "{largest:e}");
     }
 
@@ -391,25 +403,13 @@ mod tests {
         let sampling = Sampling { key: [1; KEY_WORDS], sweep: 1 };
         let layer = FirstLayer::new(2, 2, &[], &[]).expect("no table");
         for (answer, log_prob, moves) in [(f64::NAN, 0.0, false), (0.0, f64::NEG_INFINITY, true)] {
-            let (mut indices, mut log_prob) = ([0, 0], log_prob);
-            let (mut progress, mut random) = ([0; PROGRESS_WORDS], [0; STREAM_WORDS]);
-            let (mut samples, mut log_probs, mut proposals) = ([9; 2], [9.0], [9; 2]);
+            let (mut kept, mut proposals) = (Kept::at(&[0, 0], log_prob, 0, 0, 1), [9; 2]);
             for waits in [true, false] {
-                let chain = &mut Chain {
-                    indices: &mut indices,
-                    log_prob: &mut log_prob,
-                    progress: &mut progress,
-                    random: &mut random,
-                    rule: &mut [],
-                    sums: &mut [],
-                    samples: &mut samples,
-                    log_probs: &mut log_probs,
-                };
                 let mut proposer = Proposer::new(&sampling, Local::new(&[2, 2]), layer);
-                assert_eq!(proposer.proceed(0, chain, &[answer], &mut proposals, &mut []), waits);
+                assert_eq!(proposer.proceed(0, &mut kept.chain(), &[answer], &mut proposals, &mut []), waits);
             }
-            assert_eq!(samples != [0, 0], moves);
-            assert_eq!(progress[..3], [1, 0, u32::from(moves)]);
+            assert_eq!(kept.samples != [0, 0], moves);
+            assert_eq!(kept.progress[..3], [1, 0, u32::from(moves)]);
         }
     }
 }
