@@ -138,7 +138,7 @@ def nan(dtype: Any) -> Any:
 def _distinct(x: jax.Array, sample: jax.Array, used: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """As :func:`distinct_rows`, and with which sample each of them is connected, the first one of several."""
     distinct, place, count = distinct_rows(x, used)
-    last, _ = align([jnp.full_like(sample, sample.max(initial=0)), sample])
+    last, _ = align([jnp.broadcast_to(sample.max(initial=0), sample.shape), sample])
     return distinct, last.at[place].min(sample), place, count
 
 
