@@ -3,8 +3,8 @@
 :func:`register` adds an :class:`Ansatz` of your own.
 """
 
-from ferroket.ansatz import jastrow, rbm, rbm_mod_phase, rbm_multi_val, rbm_symm
-from ferroket.ansatz.amplitudes import Amplitudes, JastrowAmplitudes, ModulusAndPhase, RBMAmplitudes
+from ferroket.ansatz import jastrow, rbm, rbm_mod_phase, rbm_multi_val, rbm_symm, slater
+from ferroket.ansatz.amplitudes import Amplitudes, JastrowAmplitudes, ModulusAndPhase, RBMAmplitudes, SlaterAmplitudes
 from ferroket.ansatz.registry import Ansatz, register
 
 __all__ = [
@@ -13,10 +13,12 @@ __all__ = [
     "JastrowAmplitudes",
     "ModulusAndPhase",
     "RBMAmplitudes",
+    "SlaterAmplitudes",
     "jastrow",
     "rbm",
     "rbm_mod_phase",
     "rbm_multi_val",
     "rbm_symm",
     "register",
+    "slater",
 ]

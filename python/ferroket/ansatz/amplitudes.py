@@ -123,6 +123,31 @@ class JastrowAmplitudes(Amplitudes):
         return JastrowAmplitudes(self.linear.real, self.pairs.real)
 
 
+@dataclass(frozen=True)
+class SlaterAmplitudes(Amplitudes):
+    """ψ = Σ_d Π_s det M_ds[R_s], with the modes R_s of sector s that are occupied, in order.
+
+    Args:
+        orbitals: M for each sector, ``(D, L, n)`` of D determinants, L modes and n fermions.
+    """
+
+    orbitals: tuple[jax.Array, ...]
+
+    kernel = "slater"
+
+    def arrays(self) -> list[jax.Array]:
+        """See :class:`Amplitudes`."""
+        return _planes(jnp.concatenate([sector.reshape(len(sector), -1) for sector in self.orbitals], axis=1))
+
+    def attributes(self) -> dict[str, Attribute]:
+        """See :class:`Amplitudes`."""
+        return {"fermions": tuple(sector.shape[-1] for sector in self.orbitals)}
+
+    def log_modulus(self) -> Amplitudes:
+        """Itself: the modulus of a determinant depends on the phases of the orbitals."""
+        return self
+
+
 def first_and_step(sites: "LocalStates", dtype: Any) -> tuple[jax.Array, jax.Array]:
     """The first local state of each site, and how much the second one exceeds it, ``(N,)`` of real numbers.
 

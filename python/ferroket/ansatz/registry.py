@@ -30,6 +30,10 @@ class Ansatz(ABC):
         Compare the exact type: a subclass may be another function.
         """
 
+    def why_not_on(self, model: Any, hilbert: Any) -> str | None:
+        """Why a model of this ansatz is no function on a Hilbert space, as the end of a sentence; None if it is one."""
+        return None
+
     @abstractmethod
     def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
         """The amplitudes ψ of the model, up to a factor. It runs under :func:`jax.jit`.
@@ -42,7 +46,7 @@ class Ansatz(ABC):
                 together.
 
         Returns:
-            :class:`RBMAmplitudes`, :class:`ModulusAndPhase` or :class:`JastrowAmplitudes`.
+            :class:`RBMAmplitudes`, :class:`ModulusAndPhase`, :class:`JastrowAmplitudes` or :class:`SlaterAmplitudes`.
         """
 
 
@@ -56,14 +60,16 @@ def register(ansatz: Ansatz) -> Ansatz:
     return ansatz
 
 
-def find(model: Any, variables: Any, n_sites: int) -> tuple[Ansatz | None, list[str]]:
-    """The ansatz of a model with these variables, if there is one, and otherwise the reasons why there is none."""
+def find(model: Any, variables: Any, hilbert: Any) -> tuple[Ansatz | None, list[str]]:
+    """The ansatz of a model with these variables on a Hilbert space, or the reasons why there is none."""
     reasons = _of_variables(variables)
     about_model = []
     for ansatz in REGISTERED:
         reason = ansatz.why_not(model)
         if reason is None:
-            reasons = [*_of_parameters(model, variables, n_sites), *reasons]
+            reason = ansatz.why_not_on(model, hilbert)
+        if reason is None:
+            reasons = [*_of_parameters(model, variables, hilbert.size), *reasons]
             return (None, reasons) if reasons else (ansatz, [])
         nearly = without_mark(reason)
         if nearly is not None:

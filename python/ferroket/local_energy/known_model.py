@@ -19,7 +19,7 @@ from ferroket.operator.compiled import Form, Matrices, Restricted, Terms
 
 def find(vstate: MCState, operator: Accelerated) -> tuple[Ansatz | None, list[str]]:
     """The ansatz that evaluates an operator for a state, if there is one, and otherwise the reasons why not."""
-    found, reasons = registry.find(model_of(vstate), vstate.variables, vstate.hilbert.size)
+    found, reasons = registry.find(model_of(vstate), vstate.variables, vstate.hilbert)
     reasons = [*reasons, *_of_operator(operator._form)]
     return (None if reasons else found), reasons
 

@@ -42,7 +42,7 @@ def plan(sampler: Any, machine: Any, parameters: Any) -> Plan | list[str]:
         return [str(error)]
     if platform != "cpu" or isinstance(rule, str):
         return [rule] if isinstance(rule, str) else [f"the chains run on CPUs, and this is {platform}"]
-    ansatz, reasons = registry.find(machine, parameters, sampler.hilbert.size)
+    ansatz, reasons = registry.find(machine, parameters, sampler.hilbert)
     if not has_two_states:
         reasons = ["some sites don't have two local states", *reasons]
     if dict(rule.attributes).get(MATRICES):

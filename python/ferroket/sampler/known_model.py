@@ -36,7 +36,12 @@ def samples(
     parts = jnp.result_type(dtype, *jax.tree.leaves(parameters))
     first, step = first_and_step(compiled.local_states(sampler.hilbert), parts)
     amplitudes = ansatz.amplitudes(machine, parameters, first, step).log_modulus()
-    static: dict[str, Any] = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
+    static: dict[str, Any] = {
+        "rule": rule.name,
+        "sweep": sampler.sweep_size,
+        **dict(rule.attributes),
+        **amplitudes.attributes(),
+    }
     run = functools.partial(_run, amplitudes=amplitudes.kernel, length=length, **static)
     result: tuple[jax.Array, jax.Array] = on_each_device(run, (True, True, *(False,) * 6), (False, False))(
         state.σ,

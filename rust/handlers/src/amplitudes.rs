@@ -3,8 +3,9 @@
 use crate::errors::invalid;
 use ferroket_kernels::amplitudes::jastrow::JastrowTables;
 use ferroket_kernels::amplitudes::rbm::{Rbm, RbmTables};
+use ferroket_kernels::amplitudes::slater::{Orbital, Slater, SlaterTables};
 use ferroket_kernels::numbers::{Algebra, Real};
-use ferroket_xla_ffi::{AnyBuffer, Arguments, DataType, Element, Error};
+use ferroket_xla_ffi::{AnyBuffer, Arguments, DataType, Element, Error, Frame};
 
 /// The tables `theta (P, M)`, `delta (P, N, M)` and `bias (P, N)` of a restricted Boltzmann machine.
 pub(crate) struct RbmArguments<'a> {
@@ -66,6 +67,59 @@ impl<'a> JastrowArguments<'a> {
         })
     }
 }
+
+/// The orbitals `(P, D, K)` of D determinants, and the attribute `fermions`, how many each sector has.
+pub(crate) struct SlaterArguments<'a> {
+    orbitals: AnyBuffer<'a>,
+    fermions: Vec<usize>,
+}
+
+impl<'a> SlaterArguments<'a> {
+    pub(crate) fn read(frame: &Frame<'a>, args: &mut Arguments<'_, 'a>) -> Result<Self, Error> {
+        let orbitals = args.any("orbitals")?;
+        orbitals.expect_rank(3)?;
+        // No sector has a negative number of fermions; too many are an error further on.
+        let fermions = frame.attr_i64s("fermions")?.into_iter().map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+        Ok(Self { orbitals, fermions: fermions.collect() })
+    }
+
+    /// Whether the orbitals are complex.
+    pub(crate) fn are_complex(&self) -> bool {
+        self.orbitals.dims()[0] == 2
+    }
+
+    /// The determinants, of real orbitals or of complex ones with two planes, on so many sites.
+    pub(crate) fn determinants<E: Orbital, const P: usize>(self, sites: usize) -> Result<Slater<E>, Error> {
+        match self.orbitals.dtype() {
+            DataType::F32 => self.of::<f32, E, P>(sites),
+            _ => self.of::<f64, E, P>(sites),
+        }
+    }
+
+    fn of<T: Real + Element, E: Orbital, const P: usize>(self, sites: usize) -> Result<Slater<E>, Error> {
+        let Self { orbitals, fermions } = self;
+        let (determinants, len) = (orbitals.dims()[1], orbitals.dims()[2]);
+        let orbitals = table::<T>(orbitals, &[P, determinants, len])?;
+        let tables = SlaterTables { orbitals, determinants, fermions: &fermions };
+        Slater::new::<T, P>(tables, sites).map_err(|error| invalid(&error))
+    }
+}
+
+/// Evaluates `$body` with `$slater` for the determinants on `$sites` that `$arguments` are, real or complex ones.
+macro_rules! with_determinants {
+    ($arguments:expr, $sites:expr, $slater:ident => $body:expr) => {{
+        let (arguments, sites) = ($arguments, $sites);
+        if arguments.are_complex() {
+            let $slater = arguments.determinants::<num_complex::Complex<f64>, 2>(sites)?;
+            $body
+        } else {
+            let $slater = arguments.determinants::<f64, 1>(sites)?;
+            $body
+        }
+    }};
+}
+
+pub(crate) use with_determinants;
 
 /// Evaluates `$body` with the types of the amplitudes' tables and of their numbers, and how many planes these have.
 /// `$amplitudes` are the arguments, and `$pairs` says whether they are [`Pairs`](ferroket_kernels::numbers::Pairs).

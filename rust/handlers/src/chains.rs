@@ -1,9 +1,10 @@
 //! Markov chains of configurations, on sites with two local states.
 
-use crate::amplitudes::{JastrowArguments, RbmArguments, with_types};
+use crate::amplitudes::{JastrowArguments, RbmArguments, SlaterArguments, with_determinants, with_types};
 use crate::errors::invalid;
+use crate::products::{Machine, ProductArguments};
 use crate::rules::{check_indices, read_key, read_sweep, real_numbers, with_rule};
-use ferroket_kernels::amplitudes::{Walker, jastrow, rbm};
+use ferroket_kernels::amplitudes::{Walker, jastrow, product, rbm, slater};
 use ferroket_kernels::numbers::Real;
 use ferroket_kernels::sampling::rules::TransitionRule;
 use ferroket_kernels::sampling::{self, Sampling};
@@ -26,6 +27,16 @@ handler! {
 handler! {
     /// As [`rbm`], with the tables of a real JastrowTables amplitude.
     pub(crate) fn jastrow = call_jastrow
+}
+
+handler! {
+    /// As [`rbm`], with `orbitals (P, D, K)` of determinants as for local values, and their attribute `fermions`.
+    pub(crate) fn slater = call_slater
+}
+
+handler! {
+    /// As [`rbm`], with the tables and the attributes of a product as for local values.
+    pub(crate) fn product = call_product
 }
 
 fn call_rbm(frame: &Frame) -> Result<(), Error> {
@@ -52,6 +63,31 @@ fn call_jastrow(frame: &Frame) -> Result<(), Error> {
         } else {
             run_jastrow::<f64, _>(chains, amplitudes, rule)
         }
+    })
+}
+
+fn call_slater(frame: &Frame) -> Result<(), Error> {
+    let mut args = frame.arguments();
+    let chains = &Chains::read(frame, &mut args)?;
+    with_rule!(chains.frame, args, &chains.sizes, true, rule => {
+        let amplitudes = SlaterArguments::read(frame, &mut args)?;
+        args.finish()?;
+        with_determinants!(amplitudes, chains.sites(), determinants => {
+            chains.run(|| slater::Walker::new(&determinants), rule)
+        })
+    })
+}
+
+fn call_product(frame: &Frame) -> Result<(), Error> {
+    let mut args = frame.arguments();
+    let chains = &Chains::read(frame, &mut args)?;
+    with_rule!(chains.frame, args, &chains.sizes, true, rule => {
+        let factors = ProductArguments::read(frame, &mut args)?;
+        args.finish()?;
+        let machines = factors.machines(chains.sites())?;
+        let walkers = || machines.iter().map(Machine::walker).collect::<Option<Vec<_>>>();
+        walkers().ok_or_else(|| Error::invalid("a factor has a phase, which chains have no use for"))?;
+        chains.run(|| product::Walker::new(walkers().expect("they were made once")), rule)
     })
 }
 
@@ -116,6 +152,11 @@ impl<'a, 'f> Chains<'a, 'f> {
         samples.expect_rank(3)?;
         let length = samples.dims()[1];
         samples.expect_dims(&[numbers.len(), length, sites])?;
+        let beginning = walker();
+        for (start, number) in start.chunks(sites.max(1)).zip(numbers) {
+            let checked = beginning.check(start);
+            checked.map_err(|error| Error::invalid(format!("chain {number} can't begin: {error}")))?;
+        }
         let of_chain = length * sites;
         let mut accepted = vec![0; numbers.len()];
         let parts = (Rows::new(samples.into_mut_slice(), of_chain), Rows::new(&mut accepted, 1));

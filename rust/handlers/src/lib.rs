@@ -21,15 +21,18 @@ mod local_values;
 mod marker;
 mod operators;
 mod padded;
+mod products;
 mod proposals;
 mod rules;
 #[cfg(test)]
 mod testing;
 
 /// The handlers by the names under which they are registered.
-pub const HANDLERS: [(&str, Handler); 14] = [
+pub const HANDLERS: [(&str, Handler); 18] = [
     ("ferroket_chains_jastrow", chains::jastrow),
     ("ferroket_chains_rbm", chains::rbm),
+    ("ferroket_chains_product", chains::product),
+    ("ferroket_chains_slater", chains::slater),
     ("ferroket_chains_network", proposals::proposals),
     ("ferroket_distinct_rows", distinct::distinct_rows),
     ("ferroket_first_layer", first_layer::sums),
@@ -39,6 +42,8 @@ pub const HANDLERS: [(&str, Handler); 14] = [
     ("ferroket_terms_count", count::terms),
     ("ferroket_terms_jastrow", local_values::jastrow),
     ("ferroket_terms_rbm", local_values::rbm),
+    ("ferroket_terms_product", local_values::product),
+    ("ferroket_terms_slater", local_values::slater),
     ("ferroket_matrices", padded::matrices),
     ("ferroket_matrices_compact", compact::matrices),
     ("ferroket_matrices_count", count::matrices),

@@ -1,11 +1,12 @@
 //! Local values with amplitudes whose ratios are known.
 
-use crate::amplitudes::{JastrowArguments, RbmArguments, with_types};
+use crate::amplitudes::{JastrowArguments, RbmArguments, SlaterArguments, with_determinants, with_types};
 use crate::configurations::{Configurations, configurations};
 use crate::dtypes::with_weights;
 use crate::errors::{FirstError, invalid};
 use crate::operators::{Operator, TermsOf};
-use ferroket_kernels::amplitudes::{Ratios, jastrow, local_values, rbm};
+use crate::products::{Machine, ProductArguments};
+use ferroket_kernels::amplitudes::{Ratios, jastrow, local_values, product, rbm, slater};
 use ferroket_kernels::connected::Form;
 use ferroket_kernels::connected::terms::{BLOCK, Terms};
 use ferroket_kernels::numbers::Weight;
@@ -28,6 +29,18 @@ handler! {
     /// `steps`, `sizes` and `diagonal`; result `local (Ns,)` of
     /// complex64 or complex128.
     pub(crate) fn jastrow = call_jastrow
+}
+
+handler! {
+    /// Arguments `x (Ns, N)`, `kind`, the tables of the form, `values`, and of float32 or float64 `orbitals (P, D, K)` of D
+    /// determinants, with P = 1 for real orbitals and 2 for complex ones, see `SlaterTables`; attributes `starts`, `steps`,
+    /// `sizes`, `diagonal` and `fermions`; result `local (Ns,)` of complex64 or complex128.
+    pub(crate) fn slater = call_slater
+}
+
+handler! {
+    /// As [`rbm`], with the tables and the attributes of a product, see `ProductArguments`.
+    pub(crate) fn product = call_product
 }
 
 /// The numbers of the amplitudes that a block of samples has stay in the second-level cache.
@@ -55,6 +68,26 @@ fn call_jastrow(frame: &Frame) -> Result<(), Error> {
         let amplitudes = jastrow::Amplitudes::<T, A, P>::new(tables, samples.sites()).map_err(|error| invalid(&error))?;
         samples.evaluate(P * tables.columns, || amplitudes.clone())
     })
+}
+
+fn call_slater(frame: &Frame) -> Result<(), Error> {
+    let mut args = frame.arguments();
+    let samples = Samples::read(frame, &mut args)?;
+    let amplitudes = SlaterArguments::read(frame, &mut args)?;
+    args.finish()?;
+    with_determinants!(amplitudes, samples.sites(), determinants => {
+        samples.evaluate(determinants.numbers(), || slater::Amplitudes::new(&determinants))
+    })
+}
+
+fn call_product(frame: &Frame) -> Result<(), Error> {
+    let mut args = frame.arguments();
+    let samples = Samples::read(frame, &mut args)?;
+    let factors = ProductArguments::read(frame, &mut args)?;
+    args.finish()?;
+    let machines = factors.machines(samples.sites())?;
+    let numbers = machines.iter().map(|machine| machine.numbers(samples.sites())).sum();
+    samples.evaluate(numbers, || product::Amplitudes::new(machines.iter().map(Machine::amplitudes).collect()))
 }
 
 /// The samples and the operator of a call.
@@ -113,7 +146,10 @@ impl<R: Ratios, F: Fn() -> R + Sync> Sweep<'_, '_, F> {
             for (place, local) in local.chunks_mut(block).enumerate() {
                 let first = range.start + place * block;
                 let indices = &mut indices[..local.len() * n_sites];
-                match configurations.read(first..first + local.len(), indices) {
+                let read = configurations.read(first..first + local.len(), indices).and_then(|()| {
+                    indices.chunks_exact(n_sites.max(1)).try_for_each(|sample| amplitudes.check(sample))
+                });
+                match read {
                     Ok(()) => local_values(&form, values, indices, &mut amplitudes, local),
                     error => return first_error.keep(range.start, error),
                 }

@@ -45,6 +45,19 @@ pub enum Error {
         /// How many sites there are.
         sites: usize,
     },
+    /// A sector hasn't as many fermions as its determinant has orbitals.
+    #[error(
+        "sector {sector} has {found} fermions, but the determinant has {expected} orbitals there: give the state the Hilbert \
+         space of its model"
+    )]
+    Fermions {
+        /// Which sector.
+        sector: usize,
+        /// How many fermions it has.
+        found: usize,
+        /// How many orbitals there are.
+        expected: usize,
+    },
     /// The tables of an operator contradict each other.
     #[error("the operator's tables are wrong: {0}")]
     Tables(String),

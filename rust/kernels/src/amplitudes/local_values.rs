@@ -156,8 +156,9 @@ mod tests {
     use super::*;
     use crate::amplitudes::jastrow;
     use crate::amplitudes::rbm::{self, Rbm};
+    use crate::amplitudes::slater::{self, Orbital, Slater};
     use crate::amplitudes::testing::{
-        RandomJastrow, RandomRbm, log_cosh_of_complex, log_cosh_of_pair, log_cosh_of_real,
+        RandomJastrow, RandomRbm, RandomSlater, log_cosh_of_complex, log_cosh_of_pair, log_cosh_of_real,
     };
     use crate::connected::terms::TermTables;
     use crate::numbers::{Algebra, Complexes, Pairs, Real, Reals};
@@ -260,6 +261,17 @@ mod tests {
             self.compare(samples, &self.local_values(samples, amplitudes), tolerance, |sample| jastrow.log_psi(sample));
         }
 
+        fn compare_slater<E: Orbital, const P: usize>(
+            &self,
+            slater: &RandomSlater<P>,
+            samples: &[Vec<LocalIndex>],
+            tolerance: f64,
+        ) {
+            let determinants = Slater::<E>::new::<f64, P>(slater.tables(), self.sites.len()).expect("tables");
+            let found = self.local_values(samples, slater::Amplitudes::new(&determinants));
+            self.compare(samples, &found, tolerance, |sample| slater.psi(sample).ln());
+        }
+
         fn local_values(&self, samples: &[Vec<LocalIndex>], mut ratios: impl Ratios) -> Vec<Complex<f64>> {
             let mut local = vec![Complex::new(7.0, 7.0); samples.len()];
             let terms = self.terms();
@@ -296,6 +308,26 @@ mod tests {
             operator.compare_jastrow::<f64, Reals, 1>(&RandomJastrow::new(rng, sites, scale), samples, 1e-12 * large);
             operator.compare_jastrow::<f64, Complexes, 2>(&RandomJastrow::new(rng, sites, scale), samples, 1e-12 * large);
             operator.compare_jastrow::<f32, Complexes, 2>(&RandomJastrow::new(rng, sites, 0.1), samples, 1e-4);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn local_values_of_determinants(
+            modes in 1_usize..=8, fermions in proptest::collection::vec(0.0..=1.0_f64, 1..=3), determinants in 1_usize..=3,
+            groups in 0_usize..=12, samples in 0_usize..=300, seed: u64
+        ) {
+            let rng = &mut StdRng::seed_from_u64(seed);
+            let fermions: Vec<usize> = fermions.iter().map(|share: &f64| (share * modes as f64).round() as usize).collect();
+            let operator = Operator::random(rng, modes * fermions.len(), groups);
+            let real = RandomSlater::<1>::new(rng, modes, determinants, &fermions);
+            let complex = RandomSlater::<2>::new(rng, modes, determinants, &fermions);
+            let samples: Vec<_> = (0..samples).map(|_| real.sample(rng)).collect();
+            // Where ψ is nearly 0 ratios are large, and their errors larger.
+            operator.compare_slater::<f64, 1>(&real, &samples, 1e-9);
+            operator.compare_slater::<Complex<f64>, 2>(&complex, &samples, 1e-9);
         }
     }
 }

@@ -6,8 +6,10 @@
 mod first_layer;
 pub mod jastrow;
 mod local_values;
+pub mod product;
 mod ratios;
 pub mod rbm;
+pub mod slater;
 mod sums;
 #[cfg(test)]
 mod testing;

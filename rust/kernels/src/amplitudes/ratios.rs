@@ -1,5 +1,6 @@
 //! What is asked of amplitudes: ratios, at many samples ([`Ratios`]) or at one configuration that moves ([`Walker`]).
 
+use crate::Error;
 use crate::numbers::Ratio;
 use crate::sites::LocalIndex;
 use pulp::Simd;
@@ -16,6 +17,11 @@ pub trait Ratios {
 
     /// What all ratios of one change have in common.
     type Change: Default;
+
+    /// An error if these amplitudes aren't defined for a sample, given as local indices.
+    fn check(&self, _: &[LocalIndex]) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Of so many samples the numbers stay in the first-level cache.
     fn cached(&self) -> usize;
@@ -49,6 +55,25 @@ pub enum Odds {
 }
 
 impl Odds {
+    /// Those of a product.
+    #[inline(always)]
+    pub(crate) fn times(self, other: Self) -> Self {
+        if let (Self::Squared(one), Self::Squared(other)) = (self, other)
+            && (one * other).is_normal()
+        {
+            return Self::Squared(one * other);
+        }
+        Self::Log(self.log() + other.log())
+    }
+
+    #[inline(always)]
+    fn log(self) -> f64 {
+        match self {
+            Self::Squared(square) => 0.5 * square.ln(),
+            Self::Log(log) => log,
+        }
+    }
+
     /// Its power, as probabilities have it.
     #[inline(always)]
     pub(crate) fn to_the(self, power: f64) -> f64 {
@@ -63,6 +88,11 @@ impl Odds {
 
 /// An amplitude at a configuration that moves, of sites with two local states each.
 pub trait Walker {
+    /// As [`Ratios::check`], for where chains begin.
+    fn check(&self, _: &[LocalIndex]) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Goes to a configuration of local indices.
     fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]);
 

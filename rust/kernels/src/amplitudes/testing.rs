@@ -2,6 +2,7 @@
 
 use crate::amplitudes::jastrow::JastrowTables;
 use crate::amplitudes::rbm::RbmTables;
+use crate::amplitudes::slater::SlaterTables;
 use crate::amplitudes::{Odds, Walker};
 use crate::numbers::{MULTIPLE, Real, complex};
 use crate::sites::LocalIndex;
@@ -222,4 +223,85 @@ impl<T: Real, const P: usize> RandomJastrow<T, P> {
         let pairs = (0..self.sites).flat_map(|i| (0..i).map(move |j| (i, j)));
         complex(sum(pairs.map(|(i, j)| self.pair(i, j).map(|w| w * value(sample[i]) * value(sample[j])))))
     }
+}
+
+/// Determinants, of sectors with as many modes.
+pub(crate) struct RandomSlater<const P: usize> {
+    pub(crate) modes: usize,
+    pub(crate) determinants: usize,
+    pub(crate) fermions: Vec<usize>,
+    orbitals: Vec<[f64; P]>,
+    table: Vec<f64>,
+}
+
+impl<const P: usize> RandomSlater<P> {
+    pub(crate) fn new(rng: &mut StdRng, modes: usize, determinants: usize, fermions: &[usize]) -> Self {
+        let len = determinants * modes * fermions.iter().sum::<usize>();
+        let orbitals = random::<f64, P>(rng, len, 1.0);
+        Self::of(orbitals, modes, determinants, fermions)
+    }
+
+    pub(crate) fn of(orbitals: Vec<[f64; P]>, modes: usize, determinants: usize, fermions: &[usize]) -> Self {
+        let table = planes(orbitals.len(), |place| orbitals[place]);
+        Self { modes, determinants, fermions: fermions.to_vec(), orbitals, table }
+    }
+
+    pub(crate) fn tables(&self) -> SlaterTables<'_, f64> {
+        SlaterTables { orbitals: &self.table, determinants: self.determinants, fermions: &self.fermions }
+    }
+
+    /// A configuration at random, with the right numbers of fermions.
+    pub(crate) fn sample(&self, rng: &mut StdRng) -> Vec<LocalIndex> {
+        let mut sample = Vec::new();
+        for &fermions in &self.fermions {
+            let mut sector: Vec<LocalIndex> = (0..self.modes).map(|mode| LocalIndex::from(mode < fermions)).collect();
+            for place in (1..sector.len()).rev() {
+                sector.swap(place, rng.random_range(0..=place));
+            }
+            sample.extend(sector);
+        }
+        sample
+    }
+
+    /// ψ by definition; 0 with other numbers of fermions.
+    pub(crate) fn psi(&self, sample: &[LocalIndex]) -> Complex<f64> {
+        let mut orbitals = self.orbitals.iter();
+        (0..self.determinants)
+            .map(|_| {
+                let sectors = sample.chunks(self.modes).zip(&self.fermions);
+                let of_sector = |(sector, &fermions): (&[LocalIndex], &usize)| {
+                    let all: Vec<_> = orbitals.by_ref().take(self.modes * fermions).copied().map(complex).collect();
+                    let occupied = (0..self.modes).filter(|&mode| sector[mode] == 1);
+                    let rows: Vec<_> = occupied.map(|mode| all[mode * fermions..][..fermions].to_vec()).collect();
+                    if rows.len() == fermions { determinant(rows) } else { 0.0.into() }
+                };
+                sectors.map(of_sector).product::<Complex<f64>>()
+            })
+            .sum()
+    }
+}
+
+/// A determinant by Gaussian elimination.
+fn determinant(mut rows: Vec<Vec<Complex<f64>>>) -> Complex<f64> {
+    let mut product = Complex::new(1.0, 0.0);
+    for column in 0..rows.len() {
+        let pivot = (column..rows.len()).max_by(|&a, &b| rows[a][column].norm().total_cmp(&rows[b][column].norm()));
+        let pivot = pivot.expect("a row");
+        if pivot != column {
+            rows.swap(pivot, column);
+            product = -product;
+        }
+        product *= rows[column][column];
+        if product == Complex::default() {
+            break;
+        }
+        for row in column + 1..rows.len() {
+            let factor = rows[row][column] / rows[column][column];
+            for place in column..rows.len() {
+                let of_pivot = rows[column][place];
+                rows[row][place] -= factor * of_pivot;
+            }
+        }
+    }
+    product
 }

@@ -1,0 +1,151 @@
+//! Products of amplitudes, as handlers take them: the tables of all factors, one after the other.
+
+use crate::errors::invalid;
+use crate::rules::real_numbers;
+use ferroket_kernels::amplitudes::jastrow::{self, JastrowTables};
+use ferroket_kernels::amplitudes::product::{Factor, WalkingFactor};
+use ferroket_kernels::amplitudes::rbm::{self, Rbm, RbmTables};
+use ferroket_kernels::amplitudes::slater::{self, Slater, SlaterTables};
+use ferroket_kernels::numbers::{Complexes, Pairs, Reals};
+use ferroket_xla_ffi::{Arguments, Error, Frame};
+use num_complex::Complex;
+
+/// A table in double precision, with its dimensions.
+struct Table {
+    numbers: Vec<f64>,
+    dims: Vec<usize>,
+}
+
+impl Table {
+    fn read(args: &mut Arguments, name: &'static str, rank: usize) -> Result<Self, Error> {
+        let table = args.any(name)?;
+        table.expect_rank(rank)?;
+        Ok(Self { dims: table.dims().to_vec(), numbers: real_numbers(table)? })
+    }
+}
+
+/// The tables of a factor.
+enum FactorArguments {
+    Rbm { theta: Table, delta: Table, bias: Table, are_pairs: bool },
+    Jastrow { fields: Table, pairs: Table },
+    Slater { orbitals: Table, fermions: Vec<usize> },
+}
+
+/// The tables of all factors: those of an RBM, a Jastrow amplitude or determinants, as the handlers of each have them, of
+/// float32 or float64. Attributes `factors`, their names, and those of factor i, as `i_pairs` and `i_fermions`.
+pub(crate) struct ProductArguments(Vec<FactorArguments>);
+
+impl ProductArguments {
+    pub(crate) fn read(frame: &Frame, args: &mut Arguments) -> Result<Self, Error> {
+        let names = frame.attr_str("factors")?.split_whitespace().enumerate();
+        let read = |(place, name)| match name {
+            "rbm" => Ok(FactorArguments::Rbm {
+                theta: Table::read(args, "theta", 2)?,
+                delta: Table::read(args, "delta", 3)?,
+                bias: Table::read(args, "bias", 2)?,
+                are_pairs: frame.attr_bool(&format!("{place}_pairs"))?,
+            }),
+            "jastrow" => Ok(FactorArguments::Jastrow {
+                fields: Table::read(args, "fields", 2)?,
+                pairs: Table::read(args, "pairs", 3)?,
+            }),
+            "slater" => {
+                let fermions = frame.attr_i64s(&format!("{place}_fermions"))?;
+                let fermions = fermions.into_iter().map(|n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
+                Ok(FactorArguments::Slater { orbitals: Table::read(args, "orbitals", 3)?, fermions })
+            }
+            _ => Err(Error::invalid(format!("there is no factor '{name}', but 'rbm', 'jastrow' and 'slater'"))),
+        };
+        names.map(read).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The factors, checked, on so many sites.
+    pub(crate) fn machines(&self, sites: usize) -> Result<Vec<Machine<'_>>, Error> {
+        self.0.iter().map(|factor| Machine::of(factor, sites)).collect()
+    }
+}
+
+/// A factor whose tables were checked.
+pub(crate) enum Machine<'a> {
+    RealRbm(Rbm<'a, f64, Reals, 1>),
+    ComplexRbm(Rbm<'a, f64, Complexes, 2>),
+    PairOfRbms(Rbm<'a, f64, Pairs, 2>),
+    RealJastrow(jastrow::Amplitudes<'a, f64, Reals, 1>, jastrow::Walker<'a, f64>),
+    ComplexJastrow(jastrow::Amplitudes<'a, f64, Complexes, 2>),
+    RealSlater(Slater<f64>),
+    ComplexSlater(Slater<Complex<f64>>),
+}
+
+impl<'a> Machine<'a> {
+    fn of(arguments: &'a FactorArguments, sites: usize) -> Result<Self, Error> {
+        let machine = match arguments {
+            FactorArguments::Rbm { theta, delta, bias, are_pairs } => {
+                let units = theta.dims[1];
+                let tables = RbmTables { theta: &theta.numbers, delta: &delta.numbers, bias: &bias.numbers, units };
+                match (theta.dims[0], are_pairs) {
+                    (1, false) => Rbm::new(tables, sites).map(Self::RealRbm),
+                    (_, false) => Rbm::new(tables, sites).map(Self::ComplexRbm),
+                    (_, true) => Rbm::new(tables, sites).map(Self::PairOfRbms),
+                }
+            }
+            FactorArguments::Jastrow { fields, pairs } => {
+                let tables =
+                    JastrowTables { fields: &fields.numbers, pairs: &pairs.numbers, columns: fields.dims[1] };
+                if fields.dims[0] == 1 {
+                    jastrow::Amplitudes::new(tables, sites)
+                        .and_then(|amplitudes| Ok(Self::RealJastrow(amplitudes, jastrow::Walker::new(tables, sites)?)))
+                } else {
+                    jastrow::Amplitudes::new(tables, sites).map(Self::ComplexJastrow)
+                }
+            }
+            FactorArguments::Slater { orbitals, fermions } => {
+                let tables =
+                    SlaterTables { orbitals: &orbitals.numbers, determinants: orbitals.dims[1], fermions };
+                if orbitals.dims[0] == 1 {
+                    Slater::new::<f64, 1>(tables, sites).map(Self::RealSlater)
+                } else {
+                    Slater::new::<f64, 2>(tables, sites).map(Self::ComplexSlater)
+                }
+            }
+        };
+        machine.map_err(|error| invalid(&error))
+    }
+
+    /// How many numbers a sample has.
+    pub(crate) fn numbers(&self, sites: usize) -> usize {
+        match self {
+            Self::RealRbm(rbm) => rbm.numbers(),
+            Self::ComplexRbm(rbm) => rbm.numbers(),
+            Self::PairOfRbms(rbm) => rbm.numbers(),
+            Self::RealJastrow(..) => sites,
+            Self::ComplexJastrow(_) => 2 * sites,
+            Self::RealSlater(slater) => slater.numbers(),
+            Self::ComplexSlater(slater) => slater.numbers(),
+        }
+    }
+
+    /// The factor, at no samples.
+    pub(crate) fn amplitudes(&'a self) -> Factor<'a> {
+        match self {
+            Self::RealRbm(rbm) => Factor::RealRbm(rbm::Amplitudes::new(rbm)),
+            Self::ComplexRbm(rbm) => Factor::ComplexRbm(rbm::Amplitudes::new(rbm)),
+            Self::PairOfRbms(rbm) => Factor::PairOfRbms(rbm::Amplitudes::new(rbm)),
+            Self::RealJastrow(jastrow, _) => Factor::RealJastrow(jastrow.clone()),
+            Self::ComplexJastrow(jastrow) => Factor::ComplexJastrow(jastrow.clone()),
+            Self::RealSlater(slater) => Factor::RealSlater(slater::Amplitudes::new(slater)),
+            Self::ComplexSlater(slater) => Factor::ComplexSlater(slater::Amplitudes::new(slater)),
+        }
+    }
+
+    /// The modulus of the factor, at no configuration. A machine without one is none of a modulus.
+    pub(crate) fn walker(&'a self) -> Option<WalkingFactor<'a>> {
+        match self {
+            Self::RealRbm(rbm) => Some(WalkingFactor::RealRbm(rbm::Walker::new(rbm))),
+            Self::ComplexRbm(rbm) => Some(WalkingFactor::ComplexRbm(rbm::Walker::new(rbm))),
+            Self::RealJastrow(_, walker) => Some(WalkingFactor::Jastrow(walker.clone())),
+            Self::RealSlater(slater) => Some(WalkingFactor::RealSlater(slater::Walker::new(slater))),
+            Self::ComplexSlater(slater) => Some(WalkingFactor::ComplexSlater(slater::Walker::new(slater))),
+            Self::PairOfRbms(_) | Self::ComplexJastrow(_) => None,
+        }
+    }
+}

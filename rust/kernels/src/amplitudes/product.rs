@@ -1,0 +1,234 @@
+//! Products of amplitudes: ψ = `Π_a ψ_a`, of any kinds.
+
+use crate::Error;
+use crate::amplitudes::{self, Odds, Ratios, TOGETHER, jastrow, rbm, slater};
+use crate::connected::terms::BLOCK;
+use crate::numbers::{Complexes, Pairs, Reals};
+use crate::sites::LocalIndex;
+use num_complex::Complex;
+use pulp::Simd;
+
+/// Declares [`Factor`], what its changes are, and what [`WalkingFactor`] walks, with a variant for each kind of amplitudes.
+macro_rules! factors {
+    ($($kind:ident: $amplitudes:ty),+; $($walking:ident: $walker:ty),+) => {
+        /// A factor, at some samples.
+        #[allow(missing_docs, missing_debug_implementations, clippy::large_enum_variant, reason = "one of each factor")]
+        pub enum Factor<'a> {
+            $($kind($amplitudes),)+
+        }
+
+        /// What all ratios of one change have in common, for a factor.
+        #[allow(missing_docs, clippy::large_enum_variant, reason = "one of each factor")]
+        pub enum FactorChange<'a> {
+            $($kind(<$amplitudes as Ratios>::Change),)+
+        }
+
+        impl<'a> Factor<'a> {
+            /// A change of this factor.
+            fn change(&self) -> FactorChange<'a> {
+                match self {
+                    $(Self::$kind(_) => FactorChange::$kind(Default::default()),)+
+                }
+            }
+
+            fn check(&self, indices: &[LocalIndex]) -> Result<(), Error> {
+                match self {
+                    $(Self::$kind(amplitudes) => amplitudes.check(indices),)+
+                }
+            }
+
+            fn cached(&self) -> usize {
+                match self {
+                    $(Self::$kind(amplitudes) => amplitudes.cached(),)+
+                }
+            }
+
+            #[inline(always)]
+            fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], samples: usize) {
+                match self {
+                    $(Self::$kind(amplitudes) => amplitudes.visit(simd, indices, samples),)+
+                }
+            }
+
+            #[inline(always)]
+            fn prepare<S: Simd>(&self, simd: S, change: &mut FactorChange<'a>, sites: &[usize], opposite: &[bool]) {
+                match (self, change) {
+                    $((Self::$kind(amplitudes), FactorChange::$kind(change)) => {
+                        amplitudes.prepare(simd, change, sites, opposite);
+                    })+
+                    _ => unreachable!("a change is that of its factor"),
+                }
+            }
+
+            /// Multiplies ratios by those of this factor.
+            #[inline(always)]
+            fn multiply<S: Simd>(
+                &self,
+                simd: S,
+                change: &FactorChange<'a>,
+                n: usize,
+                samples: [usize; TOGETHER],
+                reversed: [bool; TOGETHER],
+                ratios: &mut [Complex<f64>; TOGETHER],
+            ) {
+                match (self, change) {
+                    $((Self::$kind(amplitudes), FactorChange::$kind(change)) => {
+                        for (ratio, of_factor) in
+                            ratios.iter_mut().zip(amplitudes.ratios(simd, change, n, samples, reversed))
+                        {
+                            *ratio *= Complex::from(of_factor);
+                        }
+                    })+
+                    _ => unreachable!("a change is that of its factor"),
+                }
+            }
+        }
+
+        /// The modulus of a factor at a configuration that moves.
+        #[allow(missing_docs, missing_debug_implementations, clippy::large_enum_variant, reason = "one of each factor")]
+        pub enum WalkingFactor<'a> {
+            $($walking($walker),)+
+        }
+
+        impl amplitudes::Walker for WalkingFactor<'_> {
+            fn check(&self, indices: &[LocalIndex]) -> Result<(), Error> {
+                match self {
+                    $(Self::$walking(walker) => walker.check(indices),)+
+                }
+            }
+
+            #[inline(always)]
+            fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]) {
+                match self {
+                    $(Self::$walking(walker) => walker.visit(simd, indices),)+
+                }
+            }
+
+            #[inline(always)]
+            fn odds<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], sites: &[u32]) -> Odds {
+                match self {
+                    $(Self::$walking(walker) => walker.odds(simd, indices, sites),)+
+                }
+            }
+
+            #[inline(always)]
+            fn accept<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]) {
+                match self {
+                    $(Self::$walking(walker) => walker.accept(simd, indices),)+
+                }
+            }
+        }
+    };
+}
+
+factors! {
+    RealRbm: rbm::Amplitudes<'a, f64, Reals, 1>,
+    ComplexRbm: rbm::Amplitudes<'a, f64, Complexes, 2>,
+    PairOfRbms: rbm::Amplitudes<'a, f64, Pairs, 2>,
+    RealJastrow: jastrow::Amplitudes<'a, f64, Reals, 1>,
+    ComplexJastrow: jastrow::Amplitudes<'a, f64, Complexes, 2>,
+    RealSlater: slater::Amplitudes<'a, f64>,
+    ComplexSlater: slater::Amplitudes<'a, Complex<f64>>;
+    RealRbm: rbm::Walker<'a, f64, Reals, 1>,
+    ComplexRbm: rbm::Walker<'a, f64, Complexes, 2>,
+    Jastrow: jastrow::Walker<'a, f64>,
+    RealSlater: slater::Walker<'a, f64>,
+    ComplexSlater: slater::Walker<'a, Complex<f64>>
+}
+
+/// A product at some samples, as [`Ratios`].
+pub struct Amplitudes<'a> {
+    factors: Vec<Factor<'a>>,
+}
+
+impl<'a> Amplitudes<'a> {
+    /// Of these factors.
+    #[must_use]
+    pub fn new(factors: Vec<Factor<'a>>) -> Self {
+        Self { factors }
+    }
+}
+
+impl<'a> Ratios for Amplitudes<'a> {
+    type Ratio = Complex<f64>;
+    type Change = Vec<FactorChange<'a>>;
+
+    fn check(&self, indices: &[LocalIndex]) -> Result<(), Error> {
+        self.factors.iter().try_for_each(|factor| factor.check(indices))
+    }
+
+    fn cached(&self) -> usize {
+        self.factors.iter().map(Factor::cached).min().unwrap_or(BLOCK)
+    }
+
+    #[inline(always)]
+    fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], samples: usize) {
+        for factor in &mut self.factors {
+            factor.visit(simd, indices, samples);
+        }
+    }
+
+    #[inline(always)]
+    fn prepare<S: Simd>(&self, simd: S, change: &mut Self::Change, sites: &[usize], opposite: &[bool]) {
+        if change.is_empty() {
+            change.extend(self.factors.iter().map(Factor::change));
+        }
+        for (factor, change) in self.factors.iter().zip(change) {
+            factor.prepare(simd, change, sites, opposite);
+        }
+    }
+
+    #[inline(always)]
+    fn ratios<S: Simd>(
+        &self,
+        simd: S,
+        change: &Self::Change,
+        n: usize,
+        samples: [usize; TOGETHER],
+        reversed: [bool; TOGETHER],
+    ) -> [Complex<f64>; TOGETHER] {
+        let mut ratios = [Complex::ONE; TOGETHER];
+        for (factor, change) in self.factors.iter().zip(change) {
+            factor.multiply(simd, change, n, samples, reversed, &mut ratios);
+        }
+        ratios
+    }
+}
+
+/// The modulus of a product at a configuration that moves.
+pub struct Walker<'a> {
+    factors: Vec<WalkingFactor<'a>>,
+}
+
+impl<'a> Walker<'a> {
+    /// Of these factors.
+    #[must_use]
+    pub fn new(factors: Vec<WalkingFactor<'a>>) -> Self {
+        Self { factors }
+    }
+}
+
+impl amplitudes::Walker for Walker<'_> {
+    fn check(&self, indices: &[LocalIndex]) -> Result<(), Error> {
+        self.factors.iter().try_for_each(|factor| factor.check(indices))
+    }
+
+    #[inline(always)]
+    fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]) {
+        for factor in &mut self.factors {
+            factor.visit(simd, indices);
+        }
+    }
+
+    #[inline(always)]
+    fn odds<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], sites: &[u32]) -> Odds {
+        self.factors.iter_mut().fold(Odds::Squared(1.0), |odds, factor| odds.times(factor.odds(simd, indices, sites)))
+    }
+
+    #[inline(always)]
+    fn accept<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]) {
+        for factor in &mut self.factors {
+            factor.accept(simd, indices);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Slater determinants of fermions on modes, and sums of them.
+//!
+//! `ψ(n) = Σ_d Π_s det M_ds[R_s]`, where `R_s` are the occupied modes of sector s, in order, and `M_ds` the orbitals of
+//! determinant d there, one column for each fermion: `NetKet`'s `Slater2nd` and `MultiSlater2nd`.
+//!
+//! With A = M\[R\] and W = M A⁻¹, to move the fermions of some rows j of A to modes r multiplies its determinant by the minor
+//! det W\[r, j\]: one number of W for a hop. Only the rows of W of empty modes are kept, since those of occupied ones are
+//! unit vectors. A hop changes W by a pivot ([`state::State::go`]), with a product for each of its numbers.
+
+use crate::Error;
+use crate::error::check;
+use crate::numbers::{Ratio, Real, complex};
+use crate::sites::LocalIndex;
+use faer::traits::ComplexField;
+use num_complex::Complex;
+use std::fmt::Debug;
+use std::ops::{AddAssign, Div, Neg, Range, Sub};
+
+mod moves;
+mod ratios;
+mod solver;
+mod state;
+mod walker;
+
+pub use ratios::{Amplitudes, Change};
+pub use walker::Walker;
+
+/// What orbitals are: real or complex numbers.
+pub trait Orbital:
+    Ratio + ComplexField + Debug + AddAssign + Neg<Output = Self> + Sub<Output = Self> + Div<Output = Self>
+{
+    /// 1.
+    const ONE: Self;
+
+    /// A number, without its imaginary part if these are real.
+    fn of(number: Complex<f64>) -> Self;
+
+    /// A real number.
+    fn real(number: f64) -> Self;
+
+    /// |x|.
+    fn modulus(self) -> f64;
+}
+
+impl Orbital for f64 {
+    const ONE: Self = 1.0;
+
+    fn of(number: Complex<f64>) -> Self {
+        number.re
+    }
+
+    #[inline(always)]
+    fn real(number: f64) -> Self {
+        number
+    }
+
+    #[inline(always)]
+    fn modulus(self) -> f64 {
+        self.abs()
+    }
+}
+
+impl Orbital for Complex<f64> {
+    const ONE: Self = Complex::new(1.0, 0.0);
+
+    fn of(number: Self) -> Self {
+        number
+    }
+
+    #[inline(always)]
+    fn real(number: f64) -> Self {
+        number.into()
+    }
+
+    #[inline(always)]
+    fn modulus(self) -> f64 {
+        self.norm()
+    }
+}
+
+/// The orbitals of determinants.
+#[derive(Debug, Clone, Copy)]
+pub struct SlaterTables<'a, T> {
+    /// For each plane and determinant those of all sectors, one behind the other, `(modes, fermions)` each.
+    pub orbitals: &'a [T],
+    /// How many determinants there are.
+    pub determinants: usize,
+    /// How many fermions each sector has. All sectors have as many modes.
+    pub fermions: &'a [usize],
+}
+
+/// Determinants whose tables were checked.
+#[derive(Debug, Clone)]
+pub struct Slater<E> {
+    /// `(determinants, those of all sectors)`.
+    orbitals: Vec<E>,
+    determinants: usize,
+    sectors: Vec<Sector>,
+    /// How many modes each sector has.
+    modes: usize,
+}
+
+/// Where a sector's numbers are.
+#[derive(Debug, Clone)]
+struct Sector {
+    /// Its modes among all.
+    modes: Range<usize>,
+    /// Its fermions among all.
+    fermions: Range<usize>,
+    /// Its empty modes among all.
+    empty: Range<usize>,
+    /// Its orbitals among those of a determinant.
+    orbitals: Range<usize>,
+    /// Its W among those of a determinant.
+    w: Range<usize>,
+}
+
+impl<E: Orbital> Slater<E> {
+    /// Checks the tables, of `P` planes: real orbitals, or real and imaginary parts. There is a mode for each site.
+    pub fn new<T: Real, const P: usize>(tables: SlaterTables<T>, sites: usize) -> Result<Self, Error> {
+        let SlaterTables { orbitals, determinants, fermions } = tables;
+        check(!fermions.is_empty() && sites.is_multiple_of(fermions.len()), || {
+            format!("there are {} sectors, but must be as many modes in each of {sites}", fermions.len())
+        })?;
+        check(determinants > 0, || "there is no determinant".into())?;
+        let modes = sites / fermions.len();
+        if let Some(&many) = fermions.iter().find(|&&many| many > modes) {
+            return Err(Error::Tables(format!("there are {many} fermions on {modes} modes")));
+        }
+        let mut sectors: Vec<Sector> = Vec::with_capacity(fermions.len());
+        for &here in fermions {
+            let next = |of: &dyn Fn(&Sector) -> &Range<usize>, len: usize| {
+                let start = sectors.last().map_or(0, |sector| of(sector).end);
+                start..start + len
+            };
+            sectors.push(Sector {
+                modes: next(&|sector| &sector.modes, modes),
+                fermions: next(&|sector| &sector.fermions, here),
+                empty: next(&|sector| &sector.empty, modes - here),
+                orbitals: next(&|sector| &sector.orbitals, modes * here),
+                w: next(&|sector| &sector.w, (modes - here) * here),
+            });
+        }
+        let len = determinants * sectors.last().map_or(0, |sector| sector.orbitals.end);
+        check(orbitals.len() == P * len, || {
+            format!("`orbitals` has {} numbers, but must have {P} for each of {len}", orbitals.len())
+        })?;
+        let number = |place: usize| complex::<P>(std::array::from_fn(|plane| orbitals[plane * len + place].into()));
+        let orbitals = (0..len).map(|place| E::of(number(place))).collect();
+        Ok(Self { orbitals, determinants, sectors, modes })
+    }
+
+    /// How many numbers a sample has, real ones or pairs of them.
+    #[must_use]
+    pub fn numbers(&self) -> usize {
+        self.determinants * self.w_len() * size_of::<E>() / size_of::<f64>()
+    }
+
+    /// An error if a sample, as local indices, hasn't as many fermions in a sector as orbitals.
+    pub fn check(&self, indices: &[LocalIndex]) -> Result<(), Error> {
+        for (number, sector) in self.sectors.iter().enumerate() {
+            let found = indices[sector.modes.clone()].iter().filter(|&&index| index != 0).count();
+            if found != sector.fermions.len() {
+                return Err(Error::Fermions { sector: number, found, expected: sector.fermions.len() });
+            }
+        }
+        Ok(())
+    }
+
+    /// The orbitals of a determinant in a sector, `(modes, fermions)`.
+    fn orbitals(&self, determinant: usize, sector: &Sector) -> &[E] {
+        let len = self.sectors.last().map_or(0, |sector| sector.orbitals.end);
+        &self.orbitals[determinant * len..][sector.orbitals.clone()]
+    }
+
+    /// How many numbers W of a determinant has.
+    #[inline(always)]
+    fn w_len(&self) -> usize {
+        self.sectors.last().map_or(0, |sector| sector.w.end)
+    }
+
+    /// Where W of a determinant in a sector is among all.
+    #[inline(always)]
+    fn w(&self, determinant: usize, sector: &Sector) -> Range<usize> {
+        let first = determinant * self.w_len();
+        first + sector.w.start..first + sector.w.end
+    }
+}

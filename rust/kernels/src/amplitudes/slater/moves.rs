@@ -1,0 +1,55 @@
+//! Which fermions go where.
+
+use smallvec::SmallVec;
+
+/// What happens in one sector. The modes are counted from its first one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Move {
+    pub(super) sector: usize,
+    /// The modes that fermions leave.
+    pub(super) emptied: SmallVec<[u32; 4]>,
+    /// The modes that they go to.
+    pub(super) filled: SmallVec<[u32; 4]>,
+}
+
+/// What happens in all sectors.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Moves {
+    moves: Vec<Move>,
+}
+
+impl Moves {
+    /// Makes them those of sites, of which some lose their fermions and the others get one.
+    #[inline(always)]
+    pub(super) fn set(&mut self, modes: usize, sites: impl Iterator<Item = (usize, bool)>) {
+        self.moves.clear();
+        for (site, is_emptied) in sites {
+            let (sector, mode) = (site / modes, (site % modes) as u32);
+            let place = self.moves.iter().position(|there| there.sector == sector).unwrap_or_else(|| {
+                self.moves.push(Move { sector, ..Move::default() });
+                self.moves.len() - 1
+            });
+            let there = &mut self.moves[place];
+            if is_emptied { there.emptied.push(mode) } else { there.filled.push(mode) }
+        }
+    }
+
+    /// Whether each sector keeps its fermions.
+    #[inline(always)]
+    pub(super) fn conserve(&self) -> bool {
+        self.moves.iter().all(|there| there.emptied.len() == there.filled.len())
+    }
+
+    /// Sector by sector.
+    #[inline(always)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Move> {
+        self.moves.iter()
+    }
+
+    /// Makes them the way back.
+    pub(super) fn reverse(&mut self) {
+        for there in &mut self.moves {
+            std::mem::swap(&mut there.emptied, &mut there.filled);
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Determinants at one configuration.
+
+use super::moves::{Move, Moves};
+use super::solver::{Determinant, Solver, determinant};
+use super::{Orbital, Sector, Slater};
+use crate::sites::LocalIndex;
+
+/// W of one determinant among others is used if its numbers are no larger. They are the ratios to a configuration where
+/// this determinant is that much smaller than elsewhere: with errors as much larger, which others wouldn't share.
+const LARGEST: f64 = 1e5;
+
+/// If a pivot is larger or smaller, W is computed anew, and also if the product of some of them is.
+const MODERATE: std::ops::Range<f64> = 1.0 / 64.0..64.0;
+
+/// After so many moves all numbers are computed anew.
+const MOVES: usize = 256;
+
+/// If a number of M = W A is wrong by more, relative to its summands, W is computed anew.
+const RESIDUAL: f64 = 1e-13;
+
+/// Determinants at a configuration, and what it takes to go on.
+#[derive(Debug, Clone)]
+pub(super) struct State<E> {
+    /// The place of each mode among the occupied modes of its sector, or among its empty ones.
+    place: Vec<u32>,
+    /// The occupied modes of each sector. Rows of A are in this order; at first they ascend.
+    occupied: Vec<u32>,
+    /// The empty ones.
+    empty: Vec<u32>,
+    /// W for each determinant and sector, `(empty, occupied)`.
+    w: Vec<E>,
+    /// `ψ_d / ψ`.
+    shares: Vec<E>,
+    /// Whether W of a determinant is used.
+    is_regular: Vec<bool>,
+    /// ψ.
+    psi: Determinant<E>,
+    /// The pivots since W was computed, for each determinant and sector.
+    pivots: Vec<Pivots>,
+    /// A row of W.
+    row: Vec<E>,
+    /// How many moves it has made.
+    moves: usize,
+}
+
+impl<E: Orbital> Default for State<E> {
+    fn default() -> Self {
+        Self {
+            place: Vec::new(),
+            occupied: Vec::new(),
+            empty: Vec::new(),
+            w: Vec::new(),
+            shares: Vec::new(),
+            is_regular: Vec::new(),
+            psi: Determinant::ZERO,
+            pivots: Vec::new(),
+            row: Vec::new(),
+            moves: 0,
+        }
+    }
+}
+
+impl<E: Orbital> State<E> {
+    /// Goes to a configuration of local indices, with as many fermions in each sector as orbitals. With another number ψ
+    /// is 0.
+    pub(super) fn set(&mut self, slater: &Slater<E>, solver: &mut Solver<E>, indices: &[LocalIndex]) {
+        self.place.clear();
+        self.occupied.clear();
+        self.empty.clear();
+        for sector in &slater.sectors {
+            let starts = [self.empty.len(), self.occupied.len()];
+            for (mode, &index) in indices[sector.modes.clone()].iter().enumerate() {
+                let is_occupied = usize::from(index != 0);
+                let modes = [&mut self.empty, &mut self.occupied].into_iter().nth(is_occupied).expect("one of two");
+                self.place.push((modes.len() - starts[is_occupied]) as u32);
+                modes.push(mode as u32);
+            }
+            if self.occupied.len() != sector.fermions.end {
+                self.psi = Determinant::ZERO;
+                return;
+            }
+        }
+        self.w.resize(slater.determinants * slater.w_len(), E::default());
+        self.solve(slater, solver);
+    }
+
+    /// Computes all numbers from the orbitals.
+    pub(super) fn solve(&mut self, slater: &Slater<E>, solver: &mut Solver<E>) {
+        let n = slater.determinants;
+        self.is_regular.clear();
+        self.pivots.clear();
+        self.pivots.resize(n * slater.sectors.len(), Pivots::default());
+        let mut psi = Vec::with_capacity(n);
+        for index in 0..n {
+            let mut product = Determinant::ONE;
+            let mut is_regular = true;
+            for sector in &slater.sectors {
+                let (found, is_exact) = self.solve_sector(slater, solver, index, sector);
+                product = product.times(found);
+                is_regular &= is_exact;
+            }
+            psi.push(product);
+            self.is_regular.push(is_regular);
+        }
+        self.psi = Determinant::sum(&psi);
+        self.shares.clear();
+        self.shares.extend(psi.iter().map(|&of| if n == 1 { E::ONE } else { of.over(self.psi) }));
+    }
+
+    /// Computes W of one determinant in a sector, and whether it may be used.
+    fn solve_sector(
+        &mut self,
+        slater: &Slater<E>,
+        solver: &mut Solver<E>,
+        index: usize,
+        sector: &Sector,
+    ) -> (Determinant<E>, bool) {
+        let w = &mut self.w[slater.w(index, sector)];
+        let occupied = self.occupied[sector.fermions.clone()].iter().map(|&mode| mode as usize);
+        let empty = self.empty[sector.empty.clone()].iter().map(|&mode| mode as usize);
+        let found = solver.solve(slater.orbitals(index, sector), occupied, empty, w);
+        // With one determinant the errors of W are those of ψ.
+        let largest = if slater.determinants == 1 { f64::MAX } else { LARGEST };
+        let is_exact = found.log.is_finite() && w.iter().all(|number| number.modulus() <= largest);
+        (found, is_exact)
+    }
+
+    /// Whether ψ is 0, or no number.
+    #[inline(always)]
+    pub(super) fn is_zero(&self) -> bool {
+        !self.psi.log.is_finite() || (self.is_regular.len() == 1 && !self.is_regular[0])
+    }
+
+    /// The ratio of ψ with the fermions moved to that here, up to the sign of the order of the modes.
+    #[inline(always)]
+    pub(super) fn ratio(&self, slater: &Slater<E>, moves: &Moves) -> E {
+        if slater.determinants == 1 {
+            return self.ratio_of(slater, 0, moves);
+        }
+        (0..slater.determinants).fold(E::default(), |mut sum, index| {
+            sum += self.summand(slater, index, moves);
+            sum
+        })
+    }
+
+    /// What one determinant adds to the ratio.
+    #[inline(always)]
+    pub(super) fn summand(&self, slater: &Slater<E>, index: usize, moves: &Moves) -> E {
+        if self.is_regular[index] {
+            self.shares[index] * self.ratio_of(slater, index, moves)
+        } else {
+            self.there(slater, index, moves).over(self.psi)
+        }
+    }
+
+    /// The ratio of one determinant: a minor of W for each sector.
+    #[inline(always)]
+    fn ratio_of(&self, slater: &Slater<E>, index: usize, moves: &Moves) -> E {
+        moves.iter().fold(E::ONE, |product, there| {
+            let sector = &slater.sectors[there.sector];
+            let (n, place) = (sector.fermions.len(), &self.place[sector.modes.clone()]);
+            let w = &self.w[slater.w(index, sector)];
+            let number = |a: usize, b: usize| {
+                w[place[there.filled[a] as usize] as usize * n + place[there.emptied[b] as usize] as usize]
+            };
+            product
+                * match there.filled.len() {
+                    0 => E::ONE,
+                    1 => number(0, 0),
+                    2 => number(0, 0) * number(1, 1) - number(0, 1) * number(1, 0),
+                    n => determinant(n, number),
+                }
+        })
+    }
+
+    /// One determinant with the fermions moved, from its orbitals.
+    #[cold]
+    fn there(&self, slater: &Slater<E>, index: usize, moves: &Moves) -> Determinant<E> {
+        let mut product = Determinant::ONE;
+        for (number, sector) in slater.sectors.iter().enumerate() {
+            let mut occupied = self.occupied[sector.fermions.clone()].to_vec();
+            for there in moves.iter().filter(|there| there.sector == number) {
+                let place = &self.place[sector.modes.clone()];
+                for (&from, &to) in there.emptied.iter().zip(&there.filled) {
+                    occupied[place[from as usize] as usize] = to;
+                }
+            }
+            let mut solver = Solver::new(occupied.len(), 0);
+            let modes = occupied.iter().map(|&mode| mode as usize);
+            product = product.times(solver.solve(slater.orbitals(index, sector), modes, std::iter::empty(), &mut []));
+        }
+        product
+    }
+
+    /// ψ with the fermions moved, from the orbitals, up to the sign of the order of the modes.
+    #[cold]
+    pub(super) fn psi_there(&self, slater: &Slater<E>, moves: &Moves) -> Determinant<E> {
+        let all: Vec<_> = (0..slater.determinants).map(|index| self.there(slater, index, moves)).collect();
+        Determinant::sum(&all)
+    }
+
+    /// Whether moving the fermions takes an even permutation of the occupied modes, which have to be in order, as those
+    /// that are emptied and filled are.
+    #[inline(always)]
+    pub(super) fn is_even(&self, slater: &Slater<E>, moves: &Moves) -> bool {
+        let mut swaps = 0;
+        for there in moves.iter() {
+            let place = &self.place[slater.sectors[there.sector].modes.clone()];
+            // So many fermions below the emptied modes, and below the filled ones, stay where they are.
+            for (below, &mode) in there.emptied.iter().enumerate() {
+                swaps += place[mode as usize] as usize + below;
+            }
+            for &mode in &there.filled {
+                let below = there.emptied.iter().filter(|&&emptied| emptied < mode).count();
+                swaps += (mode - place[mode as usize]) as usize + below;
+            }
+        }
+        swaps % 2 == 0
+    }
+
+    /// Moves the fermions. `summands` are what the determinants add to the ratio.
+    pub(super) fn go(&mut self, slater: &Slater<E>, solver: &mut Solver<E>, moves: &Moves, summands: &[E]) {
+        let mut is_exact = !self.is_zero() && self.is_regular.iter().all(|&is_regular| is_regular);
+        self.moves += 1;
+        is_exact &= self.moves % MOVES != 0;
+        for there in moves.iter() {
+            self.go_in_sector(slater, there, is_exact);
+            for index in 0..slater.determinants {
+                is_exact &= self.amend(slater, solver, index, there.sector, is_exact);
+            }
+        }
+        if !is_exact {
+            self.solve(slater, solver);
+        } else if slater.determinants > 1 {
+            let ratio = sum(summands);
+            for (share, &summand) in self.shares.iter_mut().zip(summands) {
+                *share = summand / ratio;
+            }
+        }
+    }
+
+    /// Moves the fermions of one sector: modes change their places, and if W is `exact`, it changes with them.
+    #[inline(always)]
+    fn go_in_sector(&mut self, slater: &Slater<E>, there: &Move, exact: bool) {
+        let sector = &slater.sectors[there.sector];
+        let n = sector.fermions.len();
+        let (mut emptied, mut filled) = (there.emptied.clone(), there.filled.clone());
+        while !emptied.is_empty() {
+            let place = &mut self.place[sector.modes.clone()];
+            let pivot = |from: u32, to: u32| place[to as usize] as usize * n + place[from as usize] as usize;
+            let (a, b) = largest(&self.w[slater.w(0, sector)], &emptied, &filled, pivot);
+            let (from, to) = (emptied.swap_remove(a) as usize, filled.swap_remove(b) as usize);
+            let (column, row) = (place[from] as usize, place[to] as usize);
+            place.swap(from, to);
+            self.occupied[sector.fermions.start + column] = to as u32;
+            self.empty[sector.empty.start + row] = from as u32;
+            for index in (0..slater.determinants).filter(|_| exact) {
+                let w = &mut self.w[slater.w(index, sector)];
+                self.pivots[index * slater.sectors.len() + there.sector].note(w[row * n + column].modulus());
+                pivot_at(w, n, row, column, &mut self.row);
+            }
+        }
+    }
+
+    /// Computes W of one determinant in a sector anew if it may be inexact. Says whether it is exact now.
+    #[inline(always)]
+    fn amend(&mut self, slater: &Slater<E>, solver: &mut Solver<E>, index: usize, sector: usize, exact: bool) -> bool {
+        let place = index * slater.sectors.len() + sector;
+        let sector = &slater.sectors[sector];
+        if !exact || (self.pivots[place].are_moderate && self.residual(slater, index, sector) < RESIDUAL) {
+            return exact;
+        }
+        self.pivots[place] = Pivots::default();
+        self.solve_sector(slater, solver, index, sector).1
+    }
+
+    /// How wrong a number of M = W A is, another one each time.
+    #[inline(always)]
+    fn residual(&self, slater: &Slater<E>, index: usize, sector: &Sector) -> f64 {
+        let (n, empty) = (sector.fermions.len(), sector.empty.len());
+        let (row, column) = (self.moves % empty, self.moves / empty % n);
+        let (orbitals, w) = (slater.orbitals(index, sector), &self.w[slater.w(index, sector)][row * n..][..n]);
+        let of_mode = |mode: u32| orbitals[mode as usize * n + column];
+        let expected = of_mode(self.empty[sector.empty.start + row]);
+        let (mut found, mut size) = (E::default(), expected.modulus());
+        for (&number, &mode) in w.iter().zip(&self.occupied[sector.fermions.clone()]) {
+            let summand = number * of_mode(mode);
+            found += summand;
+            size += summand.modulus();
+        }
+        (found - expected).modulus() / size
+    }
+}
+
+/// The products of pivots.
+#[derive(Debug, Clone, Copy)]
+struct Pivots {
+    product: f64,
+    /// Whether none of them was large or small, nor their product.
+    are_moderate: bool,
+}
+
+impl Default for Pivots {
+    fn default() -> Self {
+        Self { product: 1.0, are_moderate: true }
+    }
+}
+
+impl Pivots {
+    #[inline(always)]
+    fn note(&mut self, pivot: f64) {
+        self.product *= pivot;
+        self.are_moderate &= MODERATE.contains(&pivot) && MODERATE.contains(&self.product);
+    }
+}
+
+/// Which of the emptied and filled modes have the largest number of W.
+#[inline(always)]
+fn largest<E: Orbital>(w: &[E], emptied: &[u32], filled: &[u32], place: impl Fn(u32, u32) -> usize) -> (usize, usize) {
+    let mut found = (0, 0);
+    let mut largest = 0.0;
+    if emptied.len() > 1 {
+        for (a, &from) in emptied.iter().enumerate() {
+            for (b, &to) in filled.iter().enumerate() {
+                let modulus = w[place(from, to)].modulus();
+                if modulus > largest {
+                    (found, largest) = ((a, b), modulus);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Makes W, with rows of n numbers, that of A with this row in the place of its row `column`.
+#[inline(always)]
+fn pivot_at<E: Orbital>(w: &mut [E], n: usize, row: usize, column: usize, scratch: &mut Vec<E>) {
+    let inverse = E::ONE / w[row * n + column];
+    scratch.clear();
+    scratch.extend(w[row * n..][..n].iter().map(|&number| -(number * inverse)));
+    scratch[column] = inverse;
+    for other in w.chunks_exact_mut(n) {
+        let factor = std::mem::take(&mut other[column]);
+        for (number, &of_row) in other.iter_mut().zip(&*scratch) {
+            *number += factor * of_row;
+        }
+    }
+    w[row * n..][..n].copy_from_slice(scratch);
+}
+
+/// The sum of numbers.
+#[inline(always)]
+pub(super) fn sum<E: Orbital>(numbers: &[E]) -> E {
+    numbers.iter().fold(E::default(), |mut sum, &number| {
+        sum += number;
+        sum
+    })
+}
