@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 import wrapt
 
 if TYPE_CHECKING:
-    from ferroket import ansatz, distributed, driver, local_energy, natural_gradient, operator, optimizer, sampler
+    from ferroket import (
+        ansatz,
+        distributed,
+        driver,
+        local_energy,
+        models,
+        natural_gradient,
+        operator,
+        optimizer,
+        sampler,
+    )
     from ferroket.acceleration import disable, enable, explain
     from ferroket.distributed import initialize, runtime_info
     from ferroket.operator import accelerate
@@ -27,6 +37,7 @@ _PUBLIC = {
     "explain": "ferroket.acceleration",
     "initialize": "ferroket.distributed",
     "local_energy": "ferroket.local_energy",
+    "models": "ferroket.models",
     "natural_gradient": "ferroket.natural_gradient",
     "operator": "ferroket.operator",
     "optimizer": "ferroket.optimizer",
@@ -45,6 +56,7 @@ __all__ = [
     "explain",
     "initialize",
     "local_energy",
+    "models",
     "natural_gradient",
     "operator",
     "optimizer",

@@ -3,8 +3,15 @@
 :func:`register` adds an :class:`Ansatz` of your own.
 """
 
-from ferroket.ansatz import jastrow, rbm, rbm_mod_phase, rbm_multi_val, rbm_symm, slater
-from ferroket.ansatz.amplitudes import Amplitudes, JastrowAmplitudes, ModulusAndPhase, RBMAmplitudes, SlaterAmplitudes
+from ferroket.ansatz import jastrow, product, rbm, rbm_mod_phase, rbm_multi_val, rbm_symm, slater, slater_jastrow
+from ferroket.ansatz.amplitudes import (
+    Amplitudes,
+    JastrowAmplitudes,
+    ModulusAndPhase,
+    ProductAmplitudes,
+    RBMAmplitudes,
+    SlaterAmplitudes,
+)
 from ferroket.ansatz.registry import Ansatz, register
 
 __all__ = [
@@ -12,13 +19,16 @@ __all__ = [
     "Ansatz",
     "JastrowAmplitudes",
     "ModulusAndPhase",
+    "ProductAmplitudes",
     "RBMAmplitudes",
     "SlaterAmplitudes",
     "jastrow",
+    "product",
     "rbm",
     "rbm_mod_phase",
     "rbm_multi_val",
     "rbm_symm",
     "register",
     "slater",
+    "slater_jastrow",
 ]

@@ -148,6 +148,42 @@ class SlaterAmplitudes(Amplitudes):
         return self
 
 
+@dataclass(frozen=True)
+class ProductAmplitudes(Amplitudes):
+    """ψ = Π_a ψ_a.
+
+    Args:
+        factors: The amplitudes ψ_a.
+    """
+
+    factors: tuple[Amplitudes, ...]
+
+    kernel = "product"
+
+    @property
+    def _flat(self) -> list[Amplitudes]:
+        """The factors, with those of factors that are products themselves in their place."""
+        parts = [factor._flat if isinstance(factor, ProductAmplitudes) else [factor] for factor in self.factors]
+        return [factor for part in parts for factor in part]
+
+    def arrays(self) -> list[jax.Array]:
+        """See :class:`Amplitudes`."""
+        return [array for factor in self._flat for array in factor.arrays()]
+
+    def attributes(self) -> dict[str, Attribute]:
+        """See :class:`Amplitudes`."""
+        of_factors = {
+            f"{number}_{name}": value
+            for number, factor in enumerate(self._flat)
+            for name, value in factor.attributes().items()
+        }
+        return {"factors": " ".join(factor.kernel for factor in self._flat), **of_factors}
+
+    def log_modulus(self) -> Amplitudes:
+        """See :class:`Amplitudes`."""
+        return ProductAmplitudes(tuple(factor.log_modulus() for factor in self.factors))
+
+
 def first_and_step(sites: "LocalStates", dtype: Any) -> tuple[jax.Array, jax.Array]:
     """The first local state of each site, and how much the second one exceeds it, ``(N,)`` of real numbers.
 

@@ -46,7 +46,8 @@ class Ansatz(ABC):
                 together.
 
         Returns:
-            :class:`RBMAmplitudes`, :class:`ModulusAndPhase`, :class:`JastrowAmplitudes` or :class:`SlaterAmplitudes`.
+            :class:`RBMAmplitudes`, :class:`ModulusAndPhase`, :class:`JastrowAmplitudes`,
+            :class:`SlaterAmplitudes` or :class:`ProductAmplitudes`.
         """
 
 
@@ -62,23 +63,28 @@ def register(ansatz: Ansatz) -> Ansatz:
 
 def find(model: Any, variables: Any, hilbert: Any) -> tuple[Ansatz | None, list[str]]:
     """The ansatz of a model with these variables on a Hilbert space, or the reasons why there is none."""
-    reasons = _of_variables(variables)
-    about_model = []
+    ansatz, reasons = of_model(model)
+    if ansatz is not None:
+        reason = ansatz.why_not_on(model, hilbert)
+        reasons = [reason] if reason else _of_parameters(model, variables, hilbert.size)
+    reasons += _of_variables(variables)
+    return (None, reasons) if reasons else (ansatz, [])
+
+
+def of_model(model: Any) -> tuple[Ansatz | None, list[str]]:
+    """The ansatz of a model, or the reasons why there is none."""
+    nearly = []
     for ansatz in REGISTERED:
         reason = ansatz.why_not(model)
         if reason is None:
-            reason = ansatz.why_not_on(model, hilbert)
-        if reason is None:
-            reasons = [*_of_parameters(model, variables, hilbert.size), *reasons]
-            return (None, reasons) if reasons else (ansatz, [])
-        nearly = without_mark(reason)
-        if nearly is not None:
-            about_model.append(nearly)
-    if not about_model:
-        name = f"{type(model).__module__.split('.')[0]}'s {type(model).__name__}"
-        known = ", ".join(sorted({ansatz.name for ansatz in REGISTERED}))
-        about_model = [f"{name} is none of the models whose amplitude ratios are known ({known})"]
-    return None, [*about_model, *reasons]
+            return ansatz, []
+        if (about := without_mark(reason)) is not None:
+            nearly.append(about)
+    if nearly:
+        return None, nearly
+    name = f"{type(model).__module__.split('.')[0]}'s {type(model).__name__}"
+    known = ", ".join(sorted({ansatz.name for ansatz in REGISTERED}))
+    return None, [f"{name} is none of the models whose amplitude ratios are known ({known})"]
 
 
 def _of_variables(variables: Any) -> list[str]:

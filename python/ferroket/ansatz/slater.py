@@ -7,7 +7,7 @@ import netket as nk
 
 from ferroket.ansatz.amplitudes import Amplitudes, SlaterAmplitudes
 from ferroket.ansatz.registry import Ansatz, register
-from ferroket.ansatz.why_not import almost, other_type
+from ferroket.ansatz.why_not import other_type
 
 
 def orbitals_of(model: Any, params: Any) -> tuple[jax.Array, ...]:
@@ -59,7 +59,7 @@ def other_space(model: Any, hilbert: Any) -> str | None:
     """Why the determinants of a model aren't those of a state's Hilbert space; None if they are."""
     if model.hilbert == hilbert:
         return None
-    return almost(f"its determinants are those of {model.hilbert}, and the state's Hilbert space is {hilbert}")
+    return f"its determinants are those of {model.hilbert}, and the state's Hilbert space is {hilbert}"
 
 
 register(MultiSlater())

@@ -39,6 +39,16 @@ def fermi_hubbard(shape: tuple[int, int] = (8, 8)) -> Any:
     return compat.FermiHubbard(hilbert, lattice, t=1.0, U=4.0)
 
 
+def t_v(shape: tuple[int, int] = (8, 8)) -> Any:
+    """Spinless fermions on a periodic square lattice, 7/16 filled, that hop with t = 1; neighbours repel with V = 2."""
+    lattice = nk.graph.Grid(shape, pbc=True)
+    hilbert = nk.hilbert.SpinOrbitalFermions(lattice.n_nodes, n_fermions=lattice.n_nodes * 7 // 16)
+    hops = [((i, 1), (j, 0)) for a, b in lattice.edges() for i, j in ((a, b), (b, a))]
+    repulsion = [((i, 1), (i, 0), (j, 1), (j, 0)) for i, j in lattice.edges()]
+    weights = [-1.0] * len(hops) + [2.0] * len(repulsion)
+    return nk.operator.FermionOperator2ndJax(hilbert, [*hops, *repulsion], weights)
+
+
 def bose_hubbard(shape: tuple[int, int] = (6, 6)) -> Any:
     """The Bose-Hubbard model on a periodic square lattice, one particle a site on average, at most three."""
     lattice = nk.graph.Grid(shape, pbc=True)

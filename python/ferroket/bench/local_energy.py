@@ -19,6 +19,7 @@ from ferroket.bench.beside import all_cores, two_ranks
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.hamiltonians import fermi_hubbard, heisenberg, ising
 from ferroket.bench.report import Report, Row
+from ferroket.bench.states import DETERMINANTS
 from ferroket.bench.timing import on_cores, paired, seconds
 from ferroket.distributed import affinity
 from ferroket.operator import accelerate
@@ -58,6 +59,7 @@ KNOWN: dict[str, tuple[Callable[[], Any], Callable[[], Any], float | None]] = {
     ),
     "Fermi-Hubbard 4×4, RBM α=2": (lambda: fermi_hubbard((4, 4)), _rbm(2), 10),
     "Heisenberg 10×10, Jastrow": (partial(heisenberg, total_sz=0), lambda: nk.models.Jastrow(param_dtype=float), 10),
+    **{name: (case.hamiltonian, case.model, bar) for name, (case, bar) in DETERMINANTS.items()},
 }
 
 # By name: the operator, and the shape and the number of species of its lattice, for the networks.

@@ -10,6 +10,8 @@ import netket as nk
 import numpy as np
 from netket.utils.group import Permutation, PermutationGroup
 
+from ferroket.models import SlaterJastrow
+
 
 class MLP(nn.Module):
     """Dense layers with GELUs between them."""
@@ -94,3 +96,11 @@ def networks(shape: tuple[int, int], species: int) -> dict[str, Any]:
         "GCNN": gcnn(shape, species),
         "ViT": ViT(shape, species),
     }
+
+
+DETERMINANTS = {
+    "Slater2nd": nk.models.Slater2nd,
+    "MultiSlater2nd of 4": partial(nk.models.MultiSlater2nd, n_determinants=4),
+    "SlaterJastrow": SlaterJastrow,
+}
+"""Wave functions of fermions by name, as functions of the Hilbert space."""

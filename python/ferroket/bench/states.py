@@ -1,6 +1,6 @@
 """The variational states of the benchmarks of sampling and of whole steps, each by NetKet's samplers or by ours."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -10,7 +10,7 @@ import numpy as np
 
 import ferroket as fk
 from ferroket.bench import models
-from ferroket.bench.hamiltonians import SPINS, fermi_hubbard, heisenberg, ising
+from ferroket.bench.hamiltonians import SPINS, fermi_hubbard, heisenberg, ising, t_v
 
 Library = Literal["ferroket", "netket"]
 
@@ -60,14 +60,39 @@ def _hamiltonian(samplers: Any, operator: Any, **options: Any) -> Any:
     return samplers.MetropolisHamiltonian(operator.hilbert, operator, **options)
 
 
-def _fermions(samplers: Any, operator: Any, **options: Any) -> Any:
-    graph = nk.graph.Grid((4, 4), pbc=True)
+def _fermions(samplers: Any, operator: Any, *, shape: tuple[int, int] = (4, 4), **options: Any) -> Any:
+    graph = nk.graph.Grid(shape, pbc=True)
     return samplers.MetropolisFermionHop(operator.hilbert, graph=graph, **options)
 
 
 def _symmetric() -> Any:
     return nk.models.RBMSymm(symmetries=nk.graph.Chain(60).translation_group(), alpha=3, param_dtype=float)
 
+
+def _determinants() -> Iterator[tuple[str, Case, float]]:
+    """The names and cases of determinants, and how many times faster than NetKet's their local energies have to be."""
+    lattices = {
+        "Fermi-Hubbard 6×6": (partial(fermi_hubbard, (6, 6)), (6, 6)),
+        "Fermi-Hubbard 8×8": (fermi_hubbard, (8, 8)),
+        "t-V 8×8": (t_v, (8, 8)),
+    }
+    bars = {"Fermi-Hubbard 6×6, Slater2nd": (50, 15), "Fermi-Hubbard 8×8, Slater2nd": (100, 30)}
+    for lattice, (hamiltonian, shape) in lattices.items():
+        for name, model in models.DETERMINANTS.items():
+            if lattice == "t-V 8×8" and name != "Slater2nd":
+                continue
+            of_local_energies, of_sampling = bars.get(f"{lattice}, {name}", (30, 10))
+            make = partial(_on_space_of, hamiltonian, model)
+            case = Case(hamiltonian, partial(_fermions, shape=shape), make, of_sampling, 15)
+            yield f"{lattice}, {name}", case, of_local_energies
+
+
+def _on_space_of(hamiltonian: Callable[[], Any], model: Callable[..., Any]) -> Any:
+    return model(hamiltonian().hilbert)
+
+
+DETERMINANTS = {name: (case, bar) for name, case, bar in _determinants()}
+"""Cases of determinants, and how many times faster than NetKet's their local energies have to be."""
 
 _spins = partial(heisenberg, total_sz=0)
 # The networks that cost most have fewer samples, and a tenth of a sweep between two of them: else a step takes minutes,
@@ -104,6 +129,7 @@ MORE = {
     "Fermi-Hubbard 4×4, MLP (100, 200, 200), fermion hops": Case(
         partial(fermi_hubbard, (4, 4)), _fermions, models.MLP, 4
     ),
+    **{name: case for name, (case, _) in DETERMINANTS.items()},
 }
 """Cases of sampling alone."""
 
@@ -127,5 +153,6 @@ STEPS = {
     "Ising chain 20, RBM α=1": Case(
         partial(ising, 20, -1.0), _local, lambda: nk.models.RBM(alpha=1, param_dtype=float), step_bar=1
     ),
+    **{name: case for name, (case, _) in DETERMINANTS.items()},
 }
-"""Cases of whole steps alone. The last is that of ``examples/ising_vmc.py``."""
+"""Cases of whole steps alone. That of the Ising chain is in ``examples/ising_vmc.py``."""

@@ -89,8 +89,7 @@ impl<'a> Machine<'a> {
                 }
             }
             FactorArguments::Jastrow { fields, pairs } => {
-                let tables =
-                    JastrowTables { fields: &fields.numbers, pairs: &pairs.numbers, columns: fields.dims[1] };
+                let tables = JastrowTables { fields: &fields.numbers, pairs: &pairs.numbers, columns: fields.dims[1] };
                 if fields.dims[0] == 1 {
                     jastrow::Amplitudes::new(tables, sites)
                         .and_then(|amplitudes| Ok(Self::RealJastrow(amplitudes, jastrow::Walker::new(tables, sites)?)))
@@ -99,8 +98,7 @@ impl<'a> Machine<'a> {
                 }
             }
             FactorArguments::Slater { orbitals, fermions } => {
-                let tables =
-                    SlaterTables { orbitals: &orbitals.numbers, determinants: orbitals.dims[1], fermions };
+                let tables = SlaterTables { orbitals: &orbitals.numbers, determinants: orbitals.dims[1], fermions };
                 if orbitals.dims[0] == 1 {
                     Slater::new::<f64, 1>(tables, sites).map(Self::RealSlater)
                 } else {

@@ -5,6 +5,7 @@ mod functions;
 mod limits;
 mod planes;
 mod real;
+mod rounding;
 mod scalars;
 mod simd;
 mod weights;
@@ -17,4 +18,7 @@ pub use scalars::{MatrixElement, Sample};
 pub use weights::{Ratio, Weight};
 
 pub(crate) use planes::{add_signed, at, complex, lanes, planes, planes_mut, sign, vectors, vectors_mut};
+pub(crate) use rounding::with_subnormals;
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(crate) use rounding::without_subnormals;
 pub(crate) use simd::{copy, vectorized};

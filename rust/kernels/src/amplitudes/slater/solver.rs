@@ -1,6 +1,7 @@
 //! Determinants, and W = M A⁻¹, by LU decompositions with partial pivoting.
 
 use super::{Orbital, Sector, Slater};
+use crate::numbers::with_subnormals;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::lu::partial_pivoting::{factor, solve};
 use faer::{MatMut, Par};
@@ -86,6 +87,16 @@ impl<E: Orbital> Solver<E> {
         empty: impl Iterator<Item = usize>,
         w: &mut [E],
     ) -> Determinant<E> {
+        with_subnormals(|| self.solve_at_all(orbitals, occupied, empty, w))
+    }
+
+    fn solve_at_all(
+        &mut self,
+        orbitals: &[E],
+        occupied: impl ExactSizeIterator<Item = usize>,
+        empty: impl Iterator<Item = usize>,
+        w: &mut [E],
+    ) -> Determinant<E> {
         let n = occupied.len();
         if n == 0 {
             return Determinant::ONE;
@@ -109,7 +120,9 @@ impl<E: Orbital> Solver<E> {
             solve::solve_in_place(lu, lu, order, w, Par::Seq, MemStack::new(&mut self.memory));
         }
         let sign = if info.transposition_count % 2 == 1 { -E::ONE } else { E::ONE };
-        (0..n).fold(Determinant { log: 0.0, phase: sign }, |so_far, place| so_far.times(Determinant::of(lu[(place, place)])))
+        (0..n).fold(Determinant { log: 0.0, phase: sign }, |so_far, place| {
+            so_far.times(Determinant::of(lu[(place, place)]))
+        })
     }
 }
 

@@ -356,3 +356,49 @@ pub(super) fn sum<E: Orbital>(numbers: &[E]) -> E {
         sum
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amplitudes::testing::RandomSlater;
+    use num_complex::Complex;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    /// W is what takes A to M, for any number of fermions and modes.
+    fn compare<E: Orbital, const P: usize>(modes: usize, fermions: usize, seed: u64) {
+        let rng = &mut StdRng::seed_from_u64(seed);
+        let random = RandomSlater::<P>::new(rng, modes, 1, &[fermions]);
+        let slater = Slater::<E>::new::<f64, P>(random.tables(), modes).expect("tables");
+        let mut state = State::default();
+        state.set(&slater, &mut Solver::of(&slater), &random.sample(rng));
+        let (orbitals, mut largest) = (slater.orbitals(0, &slater.sectors[0]), 0.0_f64);
+        for (row, &mode) in state.w.chunks_exact(fermions.max(1)).zip(&state.empty) {
+            for column in 0..fermions {
+                let of_mode = |mode: u32| orbitals[mode as usize * fermions + column];
+                let found = row.iter().zip(&state.occupied).fold(E::default(), |mut sum, (&number, &mode)| {
+                    sum += number * of_mode(mode);
+                    sum
+                });
+                largest = largest.max((found - of_mode(mode)).modulus());
+            }
+        }
+        assert!(largest < 1e-11, "{largest:e} of {fermions} fermions on {modes} modes, seed {seed}");
+    }
+
+    #[test]
+    fn orbitals_are_those_of_occupied_modes() {
+        for modes in 1..=24 {
+            for fermions in 0..=modes {
+                compare::<f64, 1>(modes, fermions, 1);
+                compare::<Complex<f64>, 2>(modes, fermions, 1);
+            }
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn orbitals_are_those_of_occupied_modes_on_threads_of_xla() {
+        crate::numbers::without_subnormals(orbitals_are_those_of_occupied_modes);
+    }
+}

@@ -1,0 +1,48 @@
+"""``fk.models.Product``."""
+
+from typing import Any
+
+import jax
+
+from ferroket.ansatz.amplitudes import Amplitudes, ProductAmplitudes
+from ferroket.ansatz.registry import Ansatz, of_model, register
+from ferroket.ansatz.why_not import almost, other_type
+from ferroket.models import Product
+
+
+class _Product(Ansatz):
+    """A product of models whose amplitude ratios are known."""
+
+    name = "Product"
+
+    def why_not(self, model: Any) -> str | None:
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        if reason := other_type(model, Product):
+            return reason
+        for factor in model.models:
+            ansatz, reasons = of_model(factor)
+            if ansatz is None:
+                return almost(f"of the product's factors, {reasons[0]}")
+        return None
+
+    def why_not_on(self, model: Any, hilbert: Any) -> str | None:
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        reasons = (ansatz.why_not_on(factor, hilbert) for ansatz, factor in _factors(model))
+        return next((reason for reason in reasons if reason), None)
+
+    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        params = (variables["params"].get(f"models_{number}", {}) for number in range(len(model.models)))
+        factors = zip(_factors(model), params, strict=True)
+        return ProductAmplitudes(
+            tuple(ansatz.amplitudes(factor, {"params": own}, first, step) for (ansatz, factor), own in factors)
+        )
+
+
+def _factors(model: Product) -> list[tuple[Ansatz, Any]]:
+    """The factors of a product of known models, and what they are."""
+    found = ((of_model(factor)[0], factor) for factor in model.models)
+    return [(ansatz, factor) for ansatz, factor in found if ansatz is not None]
+
+
+register(_Product())

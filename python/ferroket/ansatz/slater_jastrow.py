@@ -1,0 +1,43 @@
+"""``fk.models.SlaterJastrow``."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ferroket.ansatz.amplitudes import Amplitudes, JastrowAmplitudes, ProductAmplitudes, SlaterAmplitudes
+from ferroket.ansatz.registry import Ansatz, register
+from ferroket.ansatz.slater import orbitals_of, other_space
+from ferroket.ansatz.why_not import other_type
+from ferroket.models import SlaterJastrow
+
+
+class _SlaterJastrow(Ansatz):
+    """A determinant times the exponential of pairs of occupations."""
+
+    name = "SlaterJastrow"
+
+    def why_not(self, model: Any) -> str | None:
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        return other_type(model, SlaterJastrow)
+
+    def why_not_on(self, model: Any, hilbert: Any) -> str | None:
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        return other_space(model, hilbert)
+
+    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        params, sites = variables["params"], model.hilbert.n_orbitals
+        sectors = first.size // sites
+        upper = (
+            jnp.zeros((sites, sites), params["jastrow"].dtype).at[jnp.triu_indices(sites, k=1)].set(params["jastrow"])
+        )
+        pairs = jnp.kron(jnp.ones((sectors, sectors)), upper + upper.T)
+        if sectors > 1:
+            pairs += jnp.kron(1 - jnp.eye(sectors), jnp.diag(params["gutzwiller"]))
+        orbitals = tuple(sector[None] for sector in orbitals_of(model, params["slater"]))
+        jastrow = JastrowAmplitudes(jnp.zeros_like(pairs[0]), pairs)
+        return ProductAmplitudes((SlaterAmplitudes(orbitals), jastrow))
+
+
+register(_SlaterJastrow())
