@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.stats
 from jax import export
 
 import reference
@@ -69,3 +70,16 @@ def on_a_gpu(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
 
     assert "custom_call" not in lowered("cuda").mlir_module()
     return jax.jit(lowered("tpu").call)
+
+
+LEAST = 1e-3
+"""The least p-value of samples that are distributed as they should be."""
+
+
+def p_value(counts: np.ndarray, expected: np.ndarray) -> float:
+    """That of Pearson's test; configurations that are expected less than five times count as one."""
+    rare = expected < 5
+    counts, expected = (np.append(x[~rare], x[rare].sum()) for x in (counts, expected))
+    keep = expected > 0
+    assert counts[~keep].sum() == 0
+    return float(scipy.stats.chisquare(counts[keep], expected[keep] * counts.sum() / expected.sum()).pvalue)

@@ -12,6 +12,7 @@ import pytest
 import scipy.stats
 
 import ferroket as fk
+from comparing import LEAST, p_value
 from ferroket.sampler import chains
 from frameworks import FRAMEWORKS
 from mpi import FULL
@@ -20,22 +21,12 @@ from variational_states import MODELS, SPINS
 
 pytestmark = pytest.mark.filterwarnings("ignore:(?s).*Defaulting to a slow:UserWarning")
 
-LEAST = 1e-3
 MLP = nk.models.MLP(hidden_dims=(5,), param_dtype=float)
 COMPLEX_MLP = nk.models.MLP(hidden_dims=(4, 3), param_dtype=complex)
 SINGLE_MLP = nk.models.MLP(hidden_dims=(5,), param_dtype=np.float32)
 ALL_CASES = CASES | WITH_MORE_STATES
 # An odd number of moves: where nearly all are accepted, an even one would lead back to the same magnetisation.
 SWEEP = 101
-
-
-def p_value(counts: np.ndarray, expected: np.ndarray) -> float:
-    """That of Pearson's test; configurations that are expected less than five times count as one."""
-    rare = expected < 5
-    counts, expected = (np.append(x[~rare], x[rare].sum()) for x in (counts, expected))
-    keep = expected > 0
-    assert counts[~keep].sum() == 0
-    return float(scipy.stats.chisquare(counts[keep], expected[keep] * counts.sum() / expected.sum()).pvalue)
 
 
 def assert_in_rust(case: Case, model: Any, variables: Any, **options: Any) -> None:

@@ -71,7 +71,7 @@ def _symmetric() -> Any:
 
 def _determinants() -> Iterator[tuple[str, Case, float]]:
     """The names and cases of determinants, and how many times faster than NetKet's their local energies have to be."""
-    lattices = {
+    lattices: dict[str, tuple[Callable[[], Any], tuple[int, int]]] = {
         "Fermi-Hubbard 6×6": (partial(fermi_hubbard, (6, 6)), (6, 6)),
         "Fermi-Hubbard 8×8": (fermi_hubbard, (8, 8)),
         "t-V 8×8": (t_v, (8, 8)),

@@ -295,11 +295,11 @@ fn determinant(mut rows: Vec<Vec<Complex<f64>>>) -> Complex<f64> {
         if product == Complex::default() {
             break;
         }
-        for row in column + 1..rows.len() {
-            let factor = rows[row][column] / rows[column][column];
-            for place in column..rows.len() {
-                let of_pivot = rows[column][place];
-                rows[row][place] -= factor * of_pivot;
+        let of_pivot = rows[column].clone();
+        for row in &mut rows[column + 1..] {
+            let factor = row[column] / of_pivot[column];
+            for (number, of_pivot) in row.iter_mut().zip(&of_pivot) {
+                *number -= factor * of_pivot;
             }
         }
     }

@@ -4,7 +4,7 @@ use super::{Orbital, Sector, Slater};
 use crate::numbers::with_subnormals;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::lu::partial_pivoting::{factor, solve};
-use faer::{MatMut, Par};
+use faer::{MatMut, Par, Spec};
 
 /// A number, as the logarithm of its modulus, and its sign or phase.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +68,7 @@ impl<E: Orbital> Solver<E> {
 
     /// For up to so many fermions, and empty modes.
     pub(super) fn new(fermions: usize, empty: usize) -> Self {
-        let factor = factor::lu_in_place_scratch::<usize, E>(fermions, fermions, Par::Seq, Default::default());
+        let factor = factor::lu_in_place_scratch::<usize, E>(fermions, fermions, Par::Seq, Spec::default());
         let memory = factor.or(solve::solve_in_place_scratch::<usize, E>(fermions, empty, Par::Seq));
         Self {
             matrix: vec![E::default(); fermions * fermions],
@@ -112,7 +112,7 @@ impl<E: Orbital> Solver<E> {
         let mut matrix = MatMut::from_column_major_slice_mut(matrix, n, n);
         let memory = MemStack::new(&mut self.memory);
         let (order, inverse) = (&mut self.order[..n], &mut self.inverse_order[..n]);
-        let (info, order) = factor::lu_in_place(matrix.as_mut(), order, inverse, Par::Seq, memory, Default::default());
+        let (info, order) = factor::lu_in_place(matrix.as_mut(), order, inverse, Par::Seq, memory, Spec::default());
         let lu = matrix.as_ref();
         if !w.is_empty() {
             let columns = w.len() / n;

@@ -222,7 +222,7 @@ impl<E: Orbital> State<E> {
     pub(super) fn go(&mut self, slater: &Slater<E>, solver: &mut Solver<E>, moves: &Moves, summands: &[E]) {
         let mut is_exact = !self.is_zero() && self.is_regular.iter().all(|&is_regular| is_regular);
         self.moves += 1;
-        is_exact &= self.moves % MOVES != 0;
+        is_exact &= !self.moves.is_multiple_of(MOVES);
         for there in moves.iter() {
             self.go_in_sector(slater, there, is_exact);
             for index in 0..slater.determinants {

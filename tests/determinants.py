@@ -1,0 +1,62 @@
+"""Determinants to test, on a space of fermions with unequal spin sectors."""
+
+from typing import Any
+
+import jax
+import netket as nk
+import numpy as np
+
+import ferroket as fk
+
+FERMIONS = nk.hilbert.SpinOrbitalFermions(4, s=1 / 2, n_fermions_per_spin=(3, 2))
+BALANCED = nk.hilbert.SpinOrbitalFermions(4, s=1 / 2, n_fermions_per_spin=(2, 2))
+SPINLESS = nk.hilbert.SpinOrbitalFermions(7, n_fermions=3)
+THREE_SPINS = nk.hilbert.SpinOrbitalFermions(3, s=1, n_fermions_per_spin=(2, 0, 1))
+
+_UNRESTRICTED: dict[str, Any] = {"restricted": False}
+_GENERALIZED: dict[str, Any] = {"restricted": False, "generalized": True}
+
+
+def _multi(hilbert: Any, **options: Any) -> Any:
+    return nk.models.MultiSlater2nd(hilbert, n_determinants=3, **options)
+
+
+def _product(hilbert: Any, *others: Any, **options: Any) -> Any:
+    return fk.models.Product((nk.models.Slater2nd(hilbert, **options), *others))
+
+
+MODELS = {
+    "restricted": nk.models.Slater2nd(BALANCED),
+    "unrestricted": nk.models.Slater2nd(FERMIONS, **_UNRESTRICTED),
+    "unrestricted, complex": nk.models.Slater2nd(FERMIONS, **_UNRESTRICTED, param_dtype=complex),
+    "unrestricted, float32": nk.models.Slater2nd(FERMIONS, **_UNRESTRICTED, param_dtype=np.float32),
+    "generalized": nk.models.Slater2nd(FERMIONS, **_GENERALIZED),
+    "generalized, complex": nk.models.Slater2nd(FERMIONS, **_GENERALIZED, param_dtype=complex),
+    "spinless": nk.models.Slater2nd(SPINLESS),
+    # NetKet's initializer divides by the number of fermions.
+    "spin 1, an empty sector": nk.models.Slater2nd(
+        THREE_SPINS, **_UNRESTRICTED, kernel_init=jax.nn.initializers.normal()
+    ),
+    "sum": _multi(FERMIONS, **_UNRESTRICTED),
+    "sum, restricted, complex": _multi(BALANCED, param_dtype=complex),
+    "sum, generalized": _multi(FERMIONS, **_GENERALIZED),
+    "Jastrow": fk.models.SlaterJastrow(FERMIONS, **_UNRESTRICTED),
+    "Jastrow, spinless": fk.models.SlaterJastrow(SPINLESS, param_dtype=complex),
+    "Jastrow, complex": fk.models.SlaterJastrow(FERMIONS, **_GENERALIZED, param_dtype=complex, jastrow_dtype=complex),
+    "times RBM": _product(FERMIONS, nk.models.RBM(alpha=2), **_UNRESTRICTED),
+    "times RBMModPhase and Jastrow": fk.models.Product(
+        (_multi(FERMIONS, **_UNRESTRICTED), nk.models.RBMModPhase(alpha=1), nk.models.Jastrow())
+    ),
+    "times complex RBM": _product(
+        FERMIONS, nk.models.RBM(alpha=1, param_dtype=complex), **_UNRESTRICTED, param_dtype=np.float32
+    ),
+    "product of products": fk.models.Product(
+        (_product(FERMIONS, nk.models.RBM(alpha=1), **_UNRESTRICTED), nk.models.Jastrow(param_dtype=complex))
+    ),
+}
+"""By name, each with its space."""
+
+
+def hilbert_of(model: Any) -> Any:
+    """The space of a determinant's model."""
+    return model.hilbert if hasattr(model, "hilbert") else hilbert_of(model.models[0])
