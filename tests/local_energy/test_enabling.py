@@ -213,7 +213,7 @@ def test_explanations() -> None:
     network = fk.explain(make_state(MLP, SPINS), operator)
     assert network.path == "any network"
     assert network.chunk_size == 256
-    assert "MLP is none of the models whose amplitude ratios are known (Jastrow, RBM" in str(network)
+    assert "MLP is none of the models whose amplitude ratios are known (Jastrow, MultiSlater2nd, " in str(network)
     assert fk.explain(make_state(MLP, SPINS, chunk_size=32), operator).chunk_size == 32
     exact = nk.vqs.FullSumState(SPINS, nk.models.RBM())
     assert "FullSumState is no MCState" in str(fk.explain(exact, operator))

@@ -9,6 +9,7 @@ from ferroket.ffi.arguments import ExchangeArguments, IsingArguments, MatrixArgu
 from ferroket.ffi.chains import metropolis_chains
 from ferroket.ffi.compact import compact_elements, count_elements
 from ferroket.ffi.connected import connected_elements
+from ferroket.ffi.determinants import determinant_ratios, log_determinants, log_determinants_p
 from ferroket.ffi.distinct import distinct_rows
 from ferroket.ffi.family import Attribute, Family
 from ferroket.ffi.first_layer import Layer, connected_sums
@@ -29,7 +30,10 @@ __all__ = [
     "connected_elements",
     "connected_sums",
     "count_elements",
+    "determinant_ratios",
     "distinct_rows",
     "known_local_values",
+    "log_determinants",
+    "log_determinants_p",
     "metropolis_chains",
 ]

@@ -1,5 +1,13 @@
 //! From the element types of a call to the types of Rust.
 
+use num_complex::Complex;
+
+/// The nearest number in single precision.
+#[allow(clippy::cast_possible_truncation, reason = "the nearest number is wanted")]
+pub(crate) fn narrow(number: Complex<f64>) -> Complex<f32> {
+    Complex::new(number.re as f32, number.im as f32)
+}
+
 /// Evaluates `$body` with `$type` standing for the Rust type of `$dtype`, one of the number types.
 macro_rules! with_number_type {
     ($dtype:expr, $name:literal, $type:ident => $body:expr) => {{

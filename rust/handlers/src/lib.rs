@@ -12,6 +12,7 @@ mod chains;
 mod compact;
 mod configurations;
 mod count;
+mod determinants;
 mod distinct;
 mod dtypes;
 mod errors;
@@ -28,12 +29,14 @@ mod rules;
 mod testing;
 
 /// The handlers by the names under which they are registered.
-pub const HANDLERS: [(&str, Handler); 18] = [
+pub const HANDLERS: [(&str, Handler); 20] = [
     ("ferroket_chains_jastrow", chains::jastrow),
     ("ferroket_chains_rbm", chains::rbm),
     ("ferroket_chains_product", chains::product),
     ("ferroket_chains_slater", chains::slater),
     ("ferroket_chains_network", proposals::proposals),
+    ("ferroket_determinant_ratios", determinants::ratios),
+    ("ferroket_determinants", determinants::logarithms),
     ("ferroket_distinct_rows", distinct::distinct_rows),
     ("ferroket_first_layer", first_layer::sums),
     ("ferroket_ising", ising::connected_elements),
@@ -61,11 +64,15 @@ mod tests {
     fn every_handler_names_the_argument_that_is_missing() {
         for (name, handler) in HANDLERS {
             let frame = TestFrame::new(Threads::None).attr_bool("states", true).attr_bool("diagonal_only", false);
-            let frame =
-                frame.attr_bool("off_diagonal_only", false).attr_bool("pairs", false).attr_bool("diagonal", true);
+            let frame = frame
+                .attr_bool("off_diagonal_only", false)
+                .attr_bool("pairs", false)
+                .attr_bool("diagonal", true)
+                .attr_bool("rows", true);
             let failure = { frame }.execute(handler).expect_err("there are no arguments");
             let first = match name {
                 "ferroket_chains_network" => "answers",
+                "ferroket_determinants" => "n",
                 name if name.contains("chains") => "start",
                 _ => "x",
             };

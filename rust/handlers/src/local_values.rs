@@ -2,7 +2,7 @@
 
 use crate::amplitudes::{JastrowArguments, RbmArguments, SlaterArguments, with_determinants, with_types};
 use crate::configurations::{Configurations, configurations};
-use crate::dtypes::with_weights;
+use crate::dtypes::{narrow, with_weights};
 use crate::errors::{FirstError, invalid};
 use crate::operators::{Operator, TermsOf};
 use crate::products::{Machine, ProductArguments};
@@ -170,11 +170,6 @@ impl<R: Ratios, F: Fn() -> R + Sync> Sweep<'_, '_, F> {
         }
         first_error.into_result(samples)
     }
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "the nearest number is wanted")]
-fn narrow(number: Complex<f64>) -> Complex<f32> {
-    Complex::new(number.re as f32, number.im as f32)
 }
 
 #[cfg(test)]

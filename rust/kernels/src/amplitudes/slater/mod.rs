@@ -13,15 +13,20 @@ use crate::numbers::{Ratio, Real, complex};
 use crate::sites::LocalIndex;
 use faer::traits::ComplexField;
 use num_complex::Complex;
+use std::f64::consts::PI;
 use std::fmt::Debug;
 use std::ops::{AddAssign, Div, Neg, Range, Sub};
 
+mod connected;
+mod derivatives;
 mod moves;
 mod ratios;
 mod solver;
 mod state;
 mod walker;
 
+pub use connected::ConnectedRatios;
+pub use derivatives::LogDerivatives;
 pub use ratios::{Amplitudes, Change};
 pub use walker::Walker;
 
@@ -40,6 +45,9 @@ pub trait Orbital:
 
     /// |x|.
     fn modulus(self) -> f64;
+
+    /// The argument of x: 0 or π for a real number.
+    fn argument(self) -> f64;
 }
 
 impl Orbital for f64 {
@@ -58,6 +66,10 @@ impl Orbital for f64 {
     fn modulus(self) -> f64 {
         self.abs()
     }
+
+    fn argument(self) -> f64 {
+        if self < 0.0 { PI } else { 0.0 }
+    }
 }
 
 impl Orbital for Complex<f64> {
@@ -75,6 +87,10 @@ impl Orbital for Complex<f64> {
     #[inline(always)]
     fn modulus(self) -> f64 {
         self.norm()
+    }
+
+    fn argument(self) -> f64 {
+        self.arg()
     }
 }
 
@@ -156,6 +172,19 @@ impl<E: Orbital> Slater<E> {
         self.determinants * self.w_len() * size_of::<E>() / size_of::<f64>()
     }
 
+    /// How many orbitals a determinant has in all sectors.
+    #[must_use]
+    pub fn orbitals_len(&self) -> usize {
+        self.sectors.last().map_or(0, |sector| sector.orbitals.end)
+    }
+
+    /// An error if there is another number of determinants.
+    pub fn expect_determinants(&self, expected: usize) -> Result<(), Error> {
+        check(self.determinants == expected, || {
+            format!("there are configurations of {expected} determinants, but there are {}", self.determinants)
+        })
+    }
+
     /// An error if a sample, as local indices, hasn't as many fermions in a sector as orbitals.
     pub fn check(&self, indices: &[LocalIndex]) -> Result<(), Error> {
         for (number, sector) in self.sectors.iter().enumerate() {
@@ -169,8 +198,7 @@ impl<E: Orbital> Slater<E> {
 
     /// The orbitals of a determinant in a sector, `(modes, fermions)`.
     fn orbitals(&self, determinant: usize, sector: &Sector) -> &[E] {
-        let len = self.sectors.last().map_or(0, |sector| sector.orbitals.end);
-        &self.orbitals[determinant * len..][sector.orbitals.clone()]
+        &self.orbitals[determinant * self.orbitals_len()..][sector.orbitals.clone()]
     }
 
     /// How many numbers W of a determinant has.

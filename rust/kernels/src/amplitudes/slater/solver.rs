@@ -4,7 +4,9 @@ use super::{Orbital, Sector, Slater};
 use crate::numbers::with_subnormals;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::lu::partial_pivoting::{factor, solve};
-use faer::{MatMut, Par, Spec};
+use faer::perm::PermRef;
+use faer::{MatMut, MatRef, Par, Spec};
+use num_complex::Complex;
 
 /// A number, as the logarithm of its modulus, and its sign or phase.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +48,11 @@ impl<E: Orbital> Determinant<E> {
         if self.is_zero() { E::default() } else { self.phase / other.phase * E::real((self.log - other.log).exp()) }
     }
 
+    /// Its logarithm.
+    pub(super) fn logarithm(self) -> Complex<f64> {
+        Complex::new(self.log, self.phase.argument())
+    }
+
     pub(super) fn is_zero(self) -> bool {
         self.log == f64::NEG_INFINITY
     }
@@ -69,7 +76,9 @@ impl<E: Orbital> Solver<E> {
     /// For up to so many fermions, and empty modes.
     pub(super) fn new(fermions: usize, empty: usize) -> Self {
         let factor = factor::lu_in_place_scratch::<usize, E>(fermions, fermions, Par::Seq, Spec::default());
-        let memory = factor.or(solve::solve_in_place_scratch::<usize, E>(fermions, empty, Par::Seq));
+        let solve = solve::solve_in_place_scratch::<usize, E>(fermions, empty, Par::Seq);
+        let inverse = solve::solve_transpose_in_place_scratch::<usize, E>(fermions, fermions, Par::Seq);
+        let memory = factor.or(solve).or(inverse);
         Self {
             matrix: vec![E::default(); fermions * fermions],
             order: vec![0; fermions],
@@ -98,31 +107,69 @@ impl<E: Orbital> Solver<E> {
         w: &mut [E],
     ) -> Determinant<E> {
         let n = occupied.len();
+        let determinant = self.decompose(orbitals, occupied);
+        if n == 0 || w.is_empty() {
+            return determinant;
+        }
+        // The transposes are stored by columns: Aᵀ Wᵀ = Mᵀ.
+        for (row, mode) in w.chunks_exact_mut(n).zip(empty) {
+            row.copy_from_slice(&orbitals[mode * n..][..n]);
+        }
+        let columns = w.len() / n;
+        let w = MatMut::from_column_major_slice_mut(w, n, columns);
+        let (lu, order, memory) = self.decomposed(n);
+        solve::solve_in_place(lu, lu, order, w, Par::Seq, memory);
+        determinant
+    }
+
+    /// det A of the rows of M `(modes, n)` that are occupied, n of them, and `A⁻ᵀ (n, n)`; where A is singular these are no
+    /// numbers.
+    pub(super) fn inverse(
+        &mut self,
+        orbitals: &[E],
+        occupied: impl ExactSizeIterator<Item = usize>,
+        inverse: &mut [E],
+    ) -> Determinant<E> {
+        with_subnormals(|| {
+            let n = occupied.len();
+            let determinant = self.decompose(orbitals, occupied);
+            if n > 0 {
+                inverse.fill(E::default());
+                inverse.iter_mut().step_by(n + 1).for_each(|diagonal| *diagonal = E::ONE);
+                // By columns it is A⁻¹, and what was decomposed is Aᵀ.
+                let inverse = MatMut::from_column_major_slice_mut(inverse, n, n);
+                let (lu, order, memory) = self.decomposed(n);
+                solve::solve_transpose_in_place(lu, lu, order, inverse, Par::Seq, memory);
+            }
+            determinant
+        })
+    }
+
+    /// Decomposes Aᵀ, with the rows of M `(modes, n)` that are occupied in A.
+    fn decompose(&mut self, orbitals: &[E], occupied: impl ExactSizeIterator<Item = usize>) -> Determinant<E> {
+        let n = occupied.len();
         if n == 0 {
             return Determinant::ONE;
         }
-        // The transposes are stored by columns: Aᵀ Wᵀ = Mᵀ.
         let matrix = &mut self.matrix[..n * n];
         for (column, mode) in matrix.chunks_exact_mut(n).zip(occupied) {
             column.copy_from_slice(&orbitals[mode * n..][..n]);
         }
-        for (row, mode) in w.chunks_exact_mut(n).zip(empty) {
-            row.copy_from_slice(&orbitals[mode * n..][..n]);
-        }
         let mut matrix = MatMut::from_column_major_slice_mut(matrix, n, n);
         let memory = MemStack::new(&mut self.memory);
         let (order, inverse) = (&mut self.order[..n], &mut self.inverse_order[..n]);
-        let (info, order) = factor::lu_in_place(matrix.as_mut(), order, inverse, Par::Seq, memory, Spec::default());
-        let lu = matrix.as_ref();
-        if !w.is_empty() {
-            let columns = w.len() / n;
-            let w = MatMut::from_column_major_slice_mut(w, n, columns);
-            solve::solve_in_place(lu, lu, order, w, Par::Seq, MemStack::new(&mut self.memory));
-        }
+        let (info, _) = factor::lu_in_place(matrix.as_mut(), order, inverse, Par::Seq, memory, Spec::default());
         let sign = if info.transposition_count % 2 == 1 { -E::ONE } else { E::ONE };
         (0..n).fold(Determinant { log: 0.0, phase: sign }, |so_far, place| {
-            so_far.times(Determinant::of(lu[(place, place)]))
+            so_far.times(Determinant::of(matrix[(place, place)]))
         })
+    }
+
+    /// What [`Solver::decompose`] has left, and memory to go on.
+    fn decomposed(&mut self, n: usize) -> (MatRef<'_, E>, PermRef<'_, usize>, &mut MemStack) {
+        let lu = MatRef::from_column_major_slice(&self.matrix[..n * n], n, n);
+        let order = PermRef::new_checked(&self.order[..n], &self.inverse_order[..n], n);
+        (lu, order, MemStack::new(&mut self.memory))
     }
 }
 

@@ -1,0 +1,171 @@
+"""Determinants of fermions inside of any network: they are found while it is traced, whoever calls them.
+
+NetKet's ``Slater2nd`` is looked for, alone, in ``MultiSlater2nd``, or among the modules of a network of one's own.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import netket as nk
+from jax.extend.core import Jaxpr, Literal
+
+from ferroket.ansatz.equations import CALLS, called
+from ferroket.ansatz.registry import DTYPES
+from ferroket.ansatz.slater import orbitals_of
+from ferroket.ffi import determinant_ratios, log_determinants
+
+LogPsi = Callable[[Any, jax.Array], jax.Array]
+Orbitals = tuple[jax.Array, ...]
+"""Those of each sector, ``(L, f)``."""
+
+_PASSING = (
+    *("add", "add_any", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "copy_p"),
+    *("broadcast_in_dim", "pvary", "pcast"),
+)
+"""Primitives that leave a number as it is, or add another one to it."""
+
+
+@contextmanager
+def _evaluated_by(evaluate: Callable[[jax.Array, Orbitals], jax.Array | None]) -> Iterator[None]:
+    """While a network is traced, has a function of configurations ``(..., N)`` and orbitals give ln ψ of determinants.
+
+    Where it gives None, the module does.
+    """
+
+    def interceptor(call: Callable[..., Any], args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
+        module = context.module
+        if type(module) is nk.models.Slater2nd and context.method_name == "__call__" and not module.is_initializing():
+            (x,) = (*args, *kwargs.values())
+            orbitals = orbitals_of(module, module.variables["params"])
+            if x.shape[-1] == module.hilbert.size and orbitals[0].dtype in DTYPES:
+                log_psi = evaluate(x, orbitals)
+                if log_psi is not None:
+                    return log_psi
+        return call(*args, **kwargs)
+
+    with nn.intercept_methods(interceptor):
+        yield
+
+
+def occupations(x: jax.Array) -> jax.Array:
+    """Whether NetKet's determinants take a mode for occupied, ``(..., N)``."""
+    return x != 0 if jnp.issubdtype(x.dtype, jnp.integer) else jnp.isclose(x, 1)
+
+
+@contextmanager
+def as_primitives() -> Iterator[None]:
+    """While a network is traced, determinants are :func:`~ferroket.ffi.log_determinants`."""
+
+    def evaluate(x: jax.Array, orbitals: Orbitals) -> jax.Array:
+        return log_determinants(occupations(x).reshape(-1, x.shape[-1]), orbitals).reshape(x.shape[:-1])
+
+    with _evaluated_by(evaluate):
+        yield
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A network ln ψ(σ) = ``rest(σ)`` + Σ_d ln det M_d[σ], with at least one determinant."""
+
+    log_psi: LogPsi
+    count: int
+    """How many determinants there are, each a product of those of its sectors."""
+
+    def rest(self, variables: Any, x: jax.Array) -> jax.Array:
+        """What isn't a determinant, of configurations ``(n, N)``."""
+        return self._followed(variables, x)[0]
+
+    def log_of_determinants(self, variables: Any, x: jax.Array) -> jax.Array:
+        """Σ_d ln det M_d[σ] of configurations ``(n, N)``, complex ``(n,)``."""
+        n, of_each = occupations(x), self._orbitals(variables, x)
+        return sum((log_determinants(n, orbitals) for orbitals in of_each[1:]), log_determinants(n, of_each[0]))
+
+    def log_ratios(self, variables: Any, x: jax.Array, samples: jax.Array, sample: jax.Array) -> jax.Array:
+        """Σ_d ln (det M_d[x] / det M_d[σ]), see :func:`~ferroket.ffi.determinant_ratios`."""
+        states = occupations(x), occupations(samples), sample
+        first, *others = self._orbitals(variables, x)
+        return sum((determinant_ratios(*states, orbitals) for orbitals in others), determinant_ratios(*states, first))
+
+    def _orbitals(self, variables: Any, x: jax.Array) -> list[Orbitals]:
+        """The orbitals of each determinant. Of what gives them XLA leaves out all else."""
+        return self._followed(variables, x[:1])[1]
+
+    def _followed(self, variables: Any, x: jax.Array) -> tuple[jax.Array, list[Orbitals]]:
+        """The network without determinants, and their orbitals."""
+        found: list[Orbitals] = []
+
+        def evaluate(other: jax.Array, orbitals: Orbitals) -> jax.Array | None:
+            if other is not x:  # a determinant of something else than the configuration
+                return None
+            found.append(orbitals)
+            return jnp.zeros(x.shape[:-1], _dtype(orbitals))
+
+        with _evaluated_by(evaluate):
+            rest = self.log_psi(variables, x)
+        assert len(found) == self.count, "another function is evaluated than the one that was read"
+        return rest, found
+
+
+def _dtype(orbitals: Orbitals) -> Any:
+    return jnp.promote_types(orbitals[0].dtype, jnp.complex64)
+
+
+def beside(log_psi: LogPsi, variables: Any, x: Any) -> Beside | None:
+    """The determinants that a network is a product with; None if there are none, or if it is another function of them.
+
+    Args:
+        log_psi: ``log_psi(variables, x)`` for ``x (n, N)`` gives ``(n,)``.
+        variables: Its variables, or their shapes.
+        x: A configuration ``(N,)``, or its shape.
+    """
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), (variables, x))
+    dtypes: list[Any] = []
+
+    def note(variables: Any, x: jax.Array) -> jax.Array:
+        row = x[None]
+        with _evaluated_by(lambda other, orbitals: dtypes.append(_dtype(orbitals)) if other is row else None):
+            return log_psi(variables, row)
+
+    def with_given(given: Sequence[jax.Array], variables: Any, x: jax.Array) -> jax.Array:
+        row, rest = x[None], iter(given)
+        with _evaluated_by(lambda other, _: next(rest) if other is row else None):
+            return log_psi(variables, row).reshape(())
+
+    jax.eval_shape(note, *shapes)
+    if not dtypes:
+        return None
+    given = [jax.ShapeDtypeStruct((1,), dtype) for dtype in dtypes]
+    jaxpr = jax.make_jaxpr(with_given)(given, *shapes).jaxpr
+    is_product = all(_is_added(jaxpr, variable) for variable in jaxpr.invars[: len(given)])
+    return Beside(log_psi, len(given)) if is_product else None
+
+
+def _is_added(jaxpr: Jaxpr, variable: Any) -> bool:
+    """Whether the result is this argument, and something that doesn't depend on it."""
+    for eqn in jaxpr.eqns:
+        if variable not in [v for v in eqn.invars if not isinstance(v, Literal)]:
+            continue
+        (out, *more), places = eqn.outvars, [place for place, v in enumerate(eqn.invars) if v is variable]
+        is_alone = len(places) == 1 and not more
+        is_complex = jnp.issubdtype(out.aval.dtype, jnp.complexfloating)
+        is_one = out.aval.size == 1
+        if eqn.primitive.name in CALLS and is_alone:
+            inner, _ = called(eqn)
+            passes = _is_added(inner, inner.invars[places[0]])
+        else:
+            passes = eqn.primitive.name in _PASSING or (eqn.primitive.name == "sub" and places == [0])
+        if not (is_alone and is_complex and is_one and passes) or _is_used_again(jaxpr, variable, eqn):
+            return False
+        variable = out
+    return any(v is variable for v in jaxpr.outvars)
+
+
+def _is_used_again(jaxpr: Jaxpr, variable: Any, user: Any) -> bool:
+    """Whether another equation, or the result, takes a variable, too."""
+    others = [eqn for eqn in jaxpr.eqns if eqn is not user]
+    return any(v is variable for eqn in others for v in eqn.invars) or any(v is variable for v in jaxpr.outvars)

@@ -1,0 +1,202 @@
+"""The primitives ``log_determinants`` and ``determinant_ratios``: determinants of fermions inside of networks."""
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from ferroket.ffi.compact import on_one_device
+from ferroket.ffi.family import for_handler, static
+from ferroket.ffi.primitives import as_numbers, batched
+from ferroket.ffi.varying import align
+
+
+def log_determinants(n: jax.Array, orbitals: Sequence[jax.Array]) -> jax.Array:
+    """The logarithm of Π_s det M_s[R_s], with the modes R_s of sector s that are occupied, in order.
+
+    It can be differentiated by the orbitals as often as one likes, and evaluated for batches of anything.
+
+    Args:
+        n: Whether each mode is occupied, ``(Ns, N)`` of bool or numbers. It may not be sharded, except by
+            :func:`jax.shard_map`.
+        orbitals: M for each sector, ``(L, f)`` of L modes and f fermions, all of one dtype, real or complex.
+
+    Returns:
+        The logarithms, complex ``(Ns,)``: the sum of those of the sectors.
+
+    Raises:
+        jax.errors.JaxRuntimeError: A configuration has another number of fermions in a sector.
+    """
+    alone = [sector[None] for sector in orbitals]
+    (log_psi,) = log_determinants_p.bind(*align([as_numbers(n != 0)[:, None], *alone]), rows=False)
+    return log_psi[:, 0]
+
+
+log_determinants_p = Primitive("log_determinants")
+"""Of ``n (Ns, D, N)``, uint8, and ``orbitals (D, L, f)`` of each sector: ``(Ns, D)``.
+
+With ``rows=True`` it also gives the derivatives by the orbitals, ``(Ns, D, L, f)`` of each sector.
+"""
+log_determinants_p.multiple_results = True
+log_determinants_p.def_impl(jax.jit(log_determinants_p.bind, static_argnames="rows"))
+
+
+def _types(n: Any, *orbitals: Any, rows: bool) -> list[Any]:
+    samples, determinants, _ = n.shape
+    found = [on_one_device(n, (samples, determinants), _complex(orbitals))]
+    if rows:
+        found += [on_one_device(n, (samples, *sector.shape), sector.dtype) for sector in orbitals]
+    return found
+
+
+def _complex(orbitals: Sequence[Any]) -> Any:
+    """The dtype of the logarithms."""
+    return jnp.promote_types(orbitals[0].dtype, np.complex64)
+
+
+def _call(n: jax.Array, *orbitals: jax.Array, rows: bool) -> list[jax.Array]:
+    samples, determinants, _ = n.shape
+    numbers, fermions = _tables(orbitals)
+    results = [jax.ShapeDtypeStruct((samples, determinants), _complex(orbitals))]
+    if rows:
+        results.append(jax.ShapeDtypeStruct((samples, determinants, numbers.shape[-1]), orbitals[0].dtype))
+    attributes = for_handler(static({"fermions": fermions, "rows": rows}))
+    log_psi, *of_all = jax.ffi.ffi_call("ferroket_determinants", results)(n, numbers, **attributes)
+    ends = pairwise(accumulate((sector[0].size for sector in orbitals), initial=0))
+    return [
+        log_psi,
+        *(
+            jax.lax.slice_in_dim(all_rows, start, end, axis=2).reshape(samples, *sector.shape)
+            for all_rows in of_all
+            for sector, (start, end) in zip(orbitals, ends, strict=True)
+        ),
+    ]
+
+
+def _tables(orbitals: Sequence[jax.Array]) -> tuple[jax.Array, tuple[int, ...]]:
+    """The orbitals as the handlers take them, and how many fermions the sectors have."""
+    numbers = jnp.concatenate([sector.reshape(len(sector), -1) for sector in orbitals], axis=1)
+    planes = [numbers.real, numbers.imag] if jnp.iscomplexobj(numbers) else [numbers]
+    return jnp.stack(planes), tuple(sector.shape[-1] for sector in orbitals)
+
+
+def _reference(n: jax.Array, *orbitals: jax.Array, rows: bool) -> list[jax.Array]:
+    """In pure JAX, where there are no CPUs."""
+    log_psi: Any = 0
+    derivatives = []
+    first = 0
+    for sector in orbitals:
+        modes, fermions = sector.shape[1:]
+        is_empty = n[..., first : first + modes] == 0
+        first += modes
+        occupied = jnp.argsort(is_empty, axis=-1, stable=True)[..., :fermions]
+        matrix = jnp.take_along_axis(sector[None], occupied[..., None], axis=2)
+        sign, log_modulus = jnp.linalg.slogdet(matrix)
+        log_psi += jax.lax.complex(log_modulus, jnp.angle(sign).astype(log_modulus.dtype))
+        if rows:
+            inverse = jnp.linalg.inv(matrix).swapaxes(-1, -2)
+            zeros = jnp.zeros((len(n), *sector.shape), sector.dtype)
+            derivatives.append(jnp.put_along_axis(zeros, occupied[..., None], inverse, axis=2, inplace=False))
+    return [log_psi, *derivatives]
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, rows: bool) -> tuple[list[Any], list[Any]]:
+    """By d ln det A = tr A⁻¹ dA, and dA⁻ᵀ = −A⁻ᵀ dAᵀ A⁻ᵀ."""
+    log_psi, *derivatives = log_determinants_p.bind(*primals, rows=True)
+    of_log_psi = jnp.zeros_like(log_psi)
+    of_derivatives = []
+    for of_sector, tangent in zip(derivatives, tangents[1:], strict=True):
+        if isinstance(tangent, ad.Zero):
+            of_derivatives.append(jnp.zeros_like(of_sector))
+            continue
+        of_log_psi += jnp.einsum("sdlf,dlf->sd", of_sector, tangent)
+        change = jnp.einsum("dlf,sdlg->sdfg", tangent, of_sector)
+        of_derivatives.append(-jnp.einsum("sdlf,sdfg->sdlg", of_sector, change))
+    if rows:
+        return [log_psi, *derivatives], [of_log_psi, *of_derivatives]
+    return [log_psi], [of_log_psi]
+
+
+def _batch(args: Sequence[Any], dims: Sequence[int | None], *, rows: bool) -> tuple[list[Any], list[int]]:
+    """A batch of configurations alone are more of them; any other are more determinants."""
+    n, *orbitals = args
+    n_dim, *of_orbitals = dims
+    of_all = all(dim is None for dim in of_orbitals)
+    size = next(arg.shape[dim] for arg, dim in zip(args, dims, strict=True) if dim is not None)
+    axis = 0 if of_all else 1
+
+    def widened(array: jax.Array, dim: int | None, axis: int) -> jax.Array:
+        """With the batch there."""
+        if dim is not None:
+            return jnp.moveaxis(array, dim, axis)
+        shape = (*array.shape[:axis], size, *array.shape[axis:])
+        return jax.lax.broadcast_in_dim(array, shape, [place + (place >= axis) for place in range(array.ndim)])
+
+    def joined(array: jax.Array, axis: int) -> jax.Array:
+        return jax.lax.collapse(array, axis, axis + 2)
+
+    n = joined(widened(n, n_dim, axis), axis)
+    if not of_all:
+        orbitals = [joined(widened(sector, dim, 0), 0) for sector, dim in zip(orbitals, of_orbitals, strict=True)]
+    results = log_determinants_p.bind(n, *orbitals, rows=rows)
+    split = [
+        result.reshape(*result.shape[:axis], size, result.shape[axis] // size, *result.shape[axis + 1 :])
+        for result in results
+    ]
+    return split, [axis] * len(split)
+
+
+log_determinants_p.def_abstract_eval(_types)
+ad.primitive_jvps[log_determinants_p] = _jvp
+batching.primitive_batchers[log_determinants_p] = _batch
+mlir.register_lowering(log_determinants_p, mlir.lower_fun(_reference, multiple_results=True))
+mlir.register_lowering(log_determinants_p, mlir.lower_fun(_call, multiple_results=True), platform="cpu")
+
+
+def determinant_ratios(n: jax.Array, samples: jax.Array, sample: jax.Array, orbitals: Sequence[jax.Array]) -> jax.Array:
+    """The logarithm of ψ(n) / ψ(σ) for configurations n that differ on a few sites from samples σ, on CPUs.
+
+    ψ = Π_s det M_s[R_s], as in :func:`log_determinants`.
+
+    Args:
+        n: Whether each mode is occupied, ``(C, N)`` of bool or numbers. They may not be sharded, except by
+            :func:`jax.shard_map`.
+        samples: The same of the samples, ``(Ns, N)``.
+        sample: From which sample each configuration differs, int32 ``(C,)``. Neighbours with the same one are fast.
+        orbitals: As for :func:`log_determinants`.
+
+    Returns:
+        Complex ``(C,)``, up to multiples of 2πi: −∞ where ψ(n) is 0, NaN where ψ(σ) is.
+
+    Raises:
+        jax.errors.JaxRuntimeError: A sample has another number of fermions in a sector.
+    """
+    occupied = [as_numbers(array != 0) for array in (n, samples)]
+    (log_ratios,) = determinant_ratios_p.bind(*align([*occupied, sample, *orbitals]))
+    return log_ratios
+
+
+determinant_ratios_p = Primitive("determinant_ratios")
+determinant_ratios_p.multiple_results = True
+determinant_ratios_p.def_impl(jax.jit(determinant_ratios_p.bind))
+
+
+def _ratio_types(n: Any, samples: Any, sample: Any, *orbitals: Any) -> list[Any]:
+    return [on_one_device(n, n.shape[:1], _complex(orbitals))]
+
+
+def _call_ratios(n: jax.Array, samples: jax.Array, sample: jax.Array, *orbitals: jax.Array) -> list[jax.Array]:
+    numbers, fermions = _tables([sector[None] for sector in orbitals])
+    call = jax.ffi.ffi_call("ferroket_determinant_ratios", [jax.ShapeDtypeStruct(n.shape[:1], _complex(orbitals))])
+    attributes = for_handler(static({"fermions": fermions}))
+    return list(call(n, samples, sample.astype(np.int32), numbers, **attributes))
+
+
+determinant_ratios_p.def_abstract_eval(_ratio_types)
+batching.primitive_batchers[determinant_ratios_p] = batched(determinant_ratios_p, any_batch=False)
+mlir.register_lowering(determinant_ratios_p, mlir.lower_fun(_call_ratios, multiple_results=True), platform="cpu")
