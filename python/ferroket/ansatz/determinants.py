@@ -37,7 +37,9 @@ def _evaluated_by(evaluate: Callable[[jax.Array, Orbitals], jax.Array | None]) -
     Where it gives None, the module does.
     """
 
-    def interceptor(call: Callable[..., Any], args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
+    def interceptor(
+        call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], context: nn.module.InterceptorContext
+    ) -> Any:
         module = context.module
         if type(module) is nk.models.Slater2nd and context.method_name == "__call__" and not module.is_initializing():
             (x,) = (*args, *kwargs.values())
@@ -57,15 +59,22 @@ def occupations(x: jax.Array) -> jax.Array:
     return x != 0 if jnp.issubdtype(x.dtype, jnp.integer) else jnp.isclose(x, 1)
 
 
-@contextmanager
-def as_primitives() -> Iterator[None]:
-    """While a network is traced, determinants are :func:`~ferroket.ffi.log_determinants`."""
+def _by_primitive(x: jax.Array, orbitals: Orbitals) -> jax.Array:
+    return log_determinants(occupations(x).reshape(-1, x.shape[-1]), orbitals).reshape(x.shape[:-1])
 
-    def evaluate(x: jax.Array, orbitals: Orbitals) -> jax.Array:
-        return log_determinants(occupations(x).reshape(-1, x.shape[-1]), orbitals).reshape(x.shape[:-1])
 
-    with _evaluated_by(evaluate):
-        yield
+def with_primitives(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that traces a network, in which determinants are :func:`~ferroket.ffi.log_determinants`.
+
+    So Rust evaluates them. jaxlib 0.10 does so in threads that may wait for each other for ever, if there are several
+    spin sectors.
+    """
+
+    def traced(*args: Any) -> Any:
+        with _evaluated_by(_by_primitive):
+            return function(*args)
+
+    return traced
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,7 @@ class Beside:
 
         def evaluate(other: jax.Array, orbitals: Orbitals) -> jax.Array | None:
             if other is not x:  # a determinant of something else than the configuration
-                return None
+                return _by_primitive(other, orbitals)
             found.append(orbitals)
             return jnp.zeros(x.shape[:-1], _dtype(orbitals))
 

@@ -27,10 +27,8 @@ def log_determinants(n: jax.Array, orbitals: Sequence[jax.Array]) -> jax.Array:
         orbitals: M for each sector, ``(L, f)`` of L modes and f fermions, all of one dtype, real or complex.
 
     Returns:
-        The logarithms, complex ``(Ns,)``: the sum of those of the sectors.
-
-    Raises:
-        jax.errors.JaxRuntimeError: A configuration has another number of fermions in a sector.
+        The logarithms, complex ``(Ns,)``: the sum of those of the sectors. −∞ where a sector has another number of
+        fermions.
     """
     alone = [sector[None] for sector in orbitals]
     (log_psi,) = log_determinants_p.bind(*align([as_numbers(n != 0)[:, None], *alone]), rows=False)
@@ -97,9 +95,11 @@ def _reference(n: jax.Array, *orbitals: jax.Array, rows: bool) -> list[jax.Array
         occupied = jnp.argsort(is_empty, axis=-1, stable=True)[..., :fermions]
         matrix = jnp.take_along_axis(sector[None], occupied[..., None], axis=2)
         sign, log_modulus = jnp.linalg.slogdet(matrix)
+        fits = (~is_empty).sum(axis=-1) == fermions
+        log_modulus = jnp.where(fits, log_modulus, -jnp.inf)
         log_psi += jax.lax.complex(log_modulus, jnp.angle(sign).astype(log_modulus.dtype))
         if rows:
-            inverse = jnp.linalg.inv(matrix).swapaxes(-1, -2)
+            inverse = jnp.where(fits[..., None, None], jnp.linalg.inv(matrix).swapaxes(-1, -2), 0)
             zeros = jnp.zeros((len(n), *sector.shape), sector.dtype)
             derivatives.append(jnp.put_along_axis(zeros, occupied[..., None], inverse, axis=2, inplace=False))
     return [log_psi, *derivatives]

@@ -14,8 +14,9 @@ import netket.jax as nkjax
 import numpy as np
 
 from ferroket._compat.sharding import is_out_of_reach, on_each_device
-from ferroket.ansatz import first_layer
+from ferroket.ansatz import determinants, first_layer
 from ferroket.ansatz.amplitudes import first_and_step
+from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.first_layer import FirstLayer
 from ferroket.ffi import connected_sums, distinct_rows
 from ferroket.ffi.varying import align
@@ -103,10 +104,11 @@ def _local_values(
 
 def forward(logpsi: LogPsi, chunk_size: int | None, variables: Any, form: Form, samples: jax.Array) -> jax.Array:
     """The local values on one device."""
+    network = _network(logpsi, variables, form, samples)
+    logpsi = with_primitives(logpsi)
     chunk_size = chunk_size_of(chunk_size, len(samples), form, logpsi, variables, samples)
     log_psi = in_chunks(logpsi, chunk_size)(variables, samples)
     dtype = jnp.result_type(form.dtype, log_psi.dtype)
-    network = _network(logpsi, variables, form, samples)
 
     def add(
         total: tuple[jax.Array, jax.Array], xp: jax.Array, mels: jax.Array, sample: jax.Array
@@ -163,12 +165,26 @@ def _first_in_chunks(network: Network, x: jax.Array, sample: jax.Array, count: j
 
 
 def _network(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array) -> Network:
-    """The network as local energies ask about it: its first layer is updated where that pays."""
+    """The network as local energies ask about it: what can be updated is, where that pays."""
+    beside = determinants_of(logpsi, variables, form, samples)
+    if beside is None:
+        return _with_first_layer(with_primitives(logpsi), variables, form, samples)
+    rest = _with_first_layer(beside.rest, variables, form, samples)
+
+    def updated(x: jax.Array, sample: jax.Array) -> jax.Array:
+        of_samples = beside.log_of_determinants(variables, samples)
+        return rest(x, sample) + of_samples[sample] + beside.log_ratios(variables, x, samples, sample)
+
+    return _on_cpu(updated, lambda x, _: logpsi(variables, x))
+
+
+def _with_first_layer(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array) -> Network:
+    """A network whose first layer is updated where that pays."""
 
     def whole(x: jax.Array, _: jax.Array) -> jax.Array:
         return logpsi(variables, x)
 
-    layer = first_layer_of(logpsi, variables, form, samples)
+    layer = _first_layer_of(logpsi, variables, form, samples)
     if layer is None:
         return whole
     sites = form.sites
@@ -183,15 +199,23 @@ def _network(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array) -> 
         sums = connected_sums(x, samples, sample, kind, tables, **states)
         return jax.vmap(layer.rest, (None, 0, 0))(variables, x, sums)
 
-    def network(x: jax.Array, sample: jax.Array) -> jax.Array:
-        log_psi: jax.Array = jax.lax.platform_dependent(x, sample, cpu=updated, default=whole)
+    return _on_cpu(updated, whole)
+
+
+def _on_cpu(network: Network, elsewhere: Network) -> Network:
+    """One network on CPUs, and another one on other devices."""
+
+    def chosen(x: jax.Array, sample: jax.Array) -> jax.Array:
+        log_psi: jax.Array = jax.lax.platform_dependent(x, sample, cpu=network, default=elsewhere)
         return log_psi
 
-    return network
+    return chosen
 
 
-def first_layer_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> FirstLayer | None:
-    """The first layer of a network that is updated for the configurations that an operator connects, if there is one.
+def factors_of(
+    logpsi: LogPsi, variables: Any, form: Form, samples: Any
+) -> tuple[determinants.Beside | None, FirstLayer | None]:
+    """What of a network is updated for the configurations that an operator connects: determinants, and a first layer.
 
     Args:
         logpsi: The network, a function of variables and configurations.
@@ -199,6 +223,18 @@ def first_layer_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> 
         form: The operator.
         samples: Samples ``(Ns, N)``, or their shape.
     """
+    beside = determinants_of(logpsi, variables, form, samples)
+    return beside, _first_layer_of(with_primitives(logpsi) if beside is None else beside.rest, variables, form, samples)
+
+
+def determinants_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> determinants.Beside | None:
+    """The determinants that a network is a product with, as :func:`factors_of` tells them."""
+    if is_out_of_reach() or form.max_conn_size < _MANY:
+        return None
+    return determinants.beside(logpsi, variables, _like_one(samples))
+
+
+def _first_layer_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> FirstLayer | None:
     if is_out_of_reach() or form.max_conn_size < _MANY:
         return None
     return first_layer.read(logpsi, variables, _like_one(samples))
@@ -278,7 +314,7 @@ def _backward(
 ) -> tuple[Any, Any]:
     """The derivatives by the variables and by the coefficients, on one device."""
     chunk_size = chunk_size_of(chunk_size, len(samples), form, logpsi, variables, samples)
-    form = form.replace_values(values)
+    form, logpsi = form.replace_values(values), with_primitives(logpsi)
     log_psi = in_chunks(logpsi, chunk_size)(variables, samples)
     leaves, structure = jax.tree.flatten(variables)
     differentiable = [jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in leaves]

@@ -10,7 +10,7 @@ from netket.vqs import MCMixedState, MCState
 from ferroket._compat.netket import log_psi_of
 from ferroket._deprecation import renamed_attribute
 from ferroket.local_energy import known_model, patching
-from ferroket.local_energy.any_network import first_layer_of
+from ferroket.local_energy.any_network import factors_of
 from ferroket.local_energy.chunks import chunk_size_of
 from ferroket.operator import accelerate
 from ferroket.operator.algebra.accelerated import Accelerated
@@ -33,6 +33,8 @@ class Explanation:
     first_layer: int | None = None
     """How many sums over the sites a network's first layer has, which are updated for connected configurations; None if
     it has none, or where it is computed."""
+    determinants: int = 0
+    """How many determinants the network is a product with, whose ratios are known."""
 
     family = renamed_attribute("family", "ansatz")
 
@@ -42,6 +44,9 @@ class Explanation:
             lines.append(f"configurations at once: {self.chunk_size}")
         if self.first_layer is not None:
             lines.append(f"its first layer, {self.first_layer} sums over the sites, is updated and not computed")
+        if self.determinants:
+            times = "a determinant, whose ratios" if self.determinants == 1 else "determinants, whose ratios"
+            lines.append(f"it is something times {times} come from Rust")
         lines += [f"not faster, because {reason}" for reason in self.reasons]
         return "\n".join(lines)
 
@@ -71,9 +76,9 @@ def explain(vstate: Any, operator: Any) -> Explanation:
         network = (log_psi_of(vstate), vstate.variables)
         chunk_size = chunk_size_of(vstate.chunk_size, n_samples, operator._form, *network, x)
         words = "the network on the connected configurations whose matrix elements aren't zero, in chunks"
-        layer = first_layer_of(*network, operator._form, x) if platform == "cpu" else None
-        width = None if layer is None else layer.width
-        return Explanation("any network", None, words, reasons, chunk_size, width)
+        beside, layer = factors_of(*network, operator._form, x) if platform == "cpu" else (None, None)
+        width, count = None if layer is None else layer.width, 0 if beside is None else beside.count
+        return Explanation("any network", None, words, reasons, chunk_size, width, count)
     assert ansatz is not None
     words = f"amplitude ratios of {ansatz.name} in Rust; no connected configurations"
     return Explanation("known ratios", ansatz.name, words)

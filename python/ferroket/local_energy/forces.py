@@ -16,6 +16,7 @@ from netket.vqs import MCState, expect_and_forces, get_local_kernel, get_local_k
 
 from ferroket._compat.netket import log_psi_of
 from ferroket._compat.sharding import on_each_device
+from ferroket.ansatz.determinants import with_primitives
 from ferroket.local_energy.any_network import LogPsi, in_chunks
 from ferroket.local_energy.dispatch import PRECEDENCE
 from ferroket.operator.algebra.accelerated import Accelerated
@@ -61,6 +62,7 @@ def _weighted(
 ) -> Any:
     """Σ_σ w(σ) ∂ ln ψ(σ), conjugate, of the samples of one device: activations are kept for one chunk at a time."""
 
+    @with_primitives
     def log_psi(parameters: Any, samples: jax.Array) -> jax.Array:
         return apply({"params": parameters, **model_state}, samples)
 

@@ -178,8 +178,11 @@ def layers_of(network: Network, n_samples: int, n_components: int) -> list[Layer
             form = "rows of factors" if cost.prefers_rows else "factors"
             flops = weight * n_samples * (cost.by_rows if cost.prefers_rows else cost.by_factors)
             memory = n_samples * n_parts * positions * (n_rows + n_components * n_out) * leaf.dtype.itemsize
-            found = f"a product with {_count(n_in, 'input')} and {_count(n_out, 'output')}"
-            found += f" at {_count(positions, 'position')}" + (f", in {n_parts} parts" if n_parts > 1 else "")
+            if products[0].is_determinant:
+                found = f"orbitals of {_count(n_parts * positions, 'determinant')}"
+            else:
+                found = f"a product with {_count(n_in, 'input')} and {_count(n_out, 'output')}"
+                found += f" at {_count(positions, 'position')}" + (f", in {n_parts} parts" if n_parts > 1 else "")
         else:
             form = "rows"
             flops = weight * (n_samples * n_components) ** 2 * size

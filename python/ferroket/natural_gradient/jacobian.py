@@ -77,6 +77,8 @@ def written(rows: LogDerivatives, mode: str, dense: bool) -> Any:
     leaves = rows.dense()
     if mode == "complex" and rows.is_holomorphic:  # Im ln ψ is the real part of −i ln ψ
         leaves = [jnp.concatenate([leaf, -1j * leaf], axis=1) for leaf in leaves]
+    elif mode == "complex" and rows.network.is_real:
+        leaves = [jnp.concatenate([leaf, jnp.zeros_like(leaf)], axis=1) for leaf in leaves]
     tree = jax.tree.unflatten(rows.network.treedef, leaves)
     if mode != "holomorphic":
         tree, _ = nkjax.tree_to_real(jax.tree.map(jnp.conj, tree))

@@ -157,7 +157,7 @@ def _to_parameter(product: Product, leaf: jax.ShapeDtypeStruct, total: jax.Array
 
 def components(network: Network, mode: str) -> tuple[int, bool]:
     """How many rows a sample has, and whether one complex row stands for both components."""
-    if mode == "real":
+    if mode == "real" or network.is_real:
         return 1, False
     return (1, True) if network.is_holomorphic else (2, False)
 
@@ -190,7 +190,7 @@ def log_derivatives(
             for place, leaf in zip(direct, direct_leaves, strict=True):
                 args[place] = leaf
             log_psi, operands = network(taps, args, state, x)
-            return (log_psi.real if mode == "real" else log_psi), operands
+            return (log_psi.real if mode == "real" or network.is_real else log_psi), operands
 
         log_psi, pullback, operands = jax.vjp(function, taps, [leaves[place] for place in direct], has_aux=True)
         cotangents = [jax.lax.full_like(log_psi, 1)]

@@ -3,7 +3,8 @@
 Where a parameter W meets a sample in a product y = x W, the derivative of ln ψ(σ_s) by W is the outer product
 x_s ⊗ δ_s, with δ = ∂ ln ψ/∂y. So a *tap*, a zero, is added to each such y; the derivatives by all taps are the δ, and
 no derivative by W is ever written down. This module finds these products: in ``dot_general`` and
-``conv_general_dilated``, behind transposes, reshapes and casts of W, and inside of ``pjit``, ``remat`` and ``scan``. A
+``conv_general_dilated``, behind transposes, reshapes and casts of W, and inside of ``pjit``, ``remat`` and ``scan``.
+Determinants of orbitals are such products, too, since to first order ln det A is tr A⁻¹ A. A
 parameter that is used in any other way is differentiated as it is, sample by sample.
 
 The network is read for one sample, and evaluated by :func:`jax.vmap` for many: that is how NetKet differentiates it
@@ -27,8 +28,11 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from ferroket._compat.jax import inputs_of_scan
 from ferroket._compat.sharding import shape_of
+from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.equations import CALLS, MOVING, bind, called, opened
+from ferroket.ffi import log_determinants_p
 from ferroket.natural_gradient.examination import model_of_function
+from ferroket.natural_gradient.signs import is_real_up_to_signs
 
 Step = tuple[Any, tuple[tuple[str, Any], ...], int]
 """What is done to a parameter: the primitive, its settings, and in how many loops over parts of it."""
@@ -89,6 +93,8 @@ class Product:
     """Of the loops."""
     bias: "Product | None" = None
     """A parameter that is added to y, and to nothing else: one more row of W, with x = 1."""
+    is_determinant: bool = False
+    """Whether y is ln det W[R], with the occupied modes R, and x its derivative: to first order the two are alike."""
 
     @property
     def n_positions(self) -> int:
@@ -249,11 +255,22 @@ def _with_parameters(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
         return evaluate(*called(eqn), inputs, taps)
     if name == "scan":
         return _scan(eqn, inputs, taps)
-    if len(views) == 1 and name == "dot_general":
-        return [_dot(eqn, inputs, taps)]
-    if name == "conv_general_dilated" and len(views) == 1 and inputs[1] is views[0] and _is_plain(eqn):
-        return [_convolution(eqn, inputs, taps)]
+    product = _maker(eqn, inputs, views)
+    if product is not None:
+        return [product(eqn, inputs, taps)]
     return bind(eqn, [taps.as_it_is(value, name) for value in inputs])
+
+
+def _maker(eqn: Any, inputs: list[Any], views: list[View]) -> Callable[[Any, list[Any], Taps], jax.Array] | None:
+    """What makes products of an equation, if it is one of parameters with what depends on the sample."""
+    name = eqn.primitive.name
+    if eqn.primitive is log_determinants_p:
+        return None if eqn.params["rows"] else _determinants
+    if len(views) == 1 and name == "dot_general":
+        return _dot
+    if len(views) == 1 and name == "conv_general_dilated" and inputs[1] is views[0] and _is_plain(eqn):
+        return _convolution
+    return None
 
 
 def _is_reshape(eqn: Any) -> bool:
@@ -298,6 +315,22 @@ def _dot(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array:
         taps.real_of(inputs[1 - which]).transpose(parts_x + outer_x + inner_x).reshape(sizes[0], n_positions, sizes[1])
     )
     return taps.add(product, jax.lax.stop_gradient(operand), y)
+
+
+def _determinants(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array:
+    """The logarithm of a determinant is a product of the orbitals with its derivatives, to first order."""
+    values = [jax.lax.stop_gradient(value.value) if isinstance(value, View) else value for value in inputs]
+    y, *derivatives = eqn.primitive.bind(*values, rows=True)
+    aval = eqn.outvars[0].aval
+    for view, of_sector in zip(inputs[1:], derivatives, strict=True):
+        if isinstance(view, View) and view.value.size:
+            parts, n_in = len(view.value), math.prod(view.value.shape[1:])
+            product = _product_of(view, (0, 1, 2), (parts, n_in, 1), aval, lambda y: y.T[..., None])
+            operand = of_sector.swapaxes(0, 1).reshape(parts, -1, n_in)
+            y = taps.add(replace(product, is_determinant=True), operand, y)
+        elif isinstance(view, View):
+            taps.as_it_is(view, eqn.primitive.name)
+    return y
 
 
 def _is_plain(eqn: Any) -> bool:
@@ -402,6 +435,8 @@ class Network:
     dtype: np.dtype[Any]
     """Of ln ψ."""
     is_holomorphic: bool
+    is_real: bool = False
+    """Whether ln ψ is complex, and its imaginary part is known to have no derivatives."""
     is_quadratic: bool = False
     """Whether it is known to be NetKet's Jastrow factor, see :class:`ferroket.natural_gradient.pairs.Pairs`."""
 
@@ -430,14 +465,17 @@ def read(
         parameters: The parameters, or their shapes.
         state: Other collections of variables, or their shapes.
         x: A sample ``(N,)``, or its shape.
-        is_holomorphic: Whether ln ψ is to be taken as holomorphic; by default, whether it is found to be.
+        is_holomorphic: Whether ln ψ is to be taken as holomorphic; by default, whether it is found to be. False also
+            leaves out to look whether ψ is real: then there are rows for real and imaginary parts, as NetKet has them.
 
     Raises:
         ValueError: There are no parameters.
     """
 
+    @with_primitives
     def one(parameters: Any, state: Any, x: jax.Array) -> jax.Array:
-        return log_psi({"params": parameters, **state}, x[None]).reshape(())
+        value: jax.Array = log_psi({"params": parameters, **state}, x[None]).reshape(())
+        return value
 
     shapes = jax.tree.map(lambda a: shape_of(a, a), (parameters, state, x))
     jaxpr = jax.make_jaxpr(one)(*shapes)
@@ -455,12 +493,13 @@ def read(
 
     jax.eval_shape(discover, leaves, *shapes[1:])
     is_quadratic = isinstance(model_of_function(log_psi), nk.models.Jastrow)
+    is_complex = jnp.issubdtype(out.dtype, jnp.complexfloating)
+    is_real = is_holomorphic is None and bool(is_complex) and is_real_up_to_signs(jaxpr)
     if is_holomorphic is None:
-        is_complex = jnp.issubdtype(out.dtype, jnp.complexfloating)
-        is_holomorphic = (is_quadratic and is_complex) or _is_holomorphic(one, *shapes)
+        is_holomorphic = (is_quadratic and is_complex and not is_real) or _is_holomorphic(one, *shapes)
     products = tuple(found.products)
     plain = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
-    return Network(jaxpr, treedef, plain, products, found.direct, out.dtype, is_holomorphic, is_quadratic)
+    return Network(jaxpr, treedef, plain, products, found.direct, out.dtype, is_holomorphic, is_real, is_quadratic)
 
 
 # Holomorphic functions

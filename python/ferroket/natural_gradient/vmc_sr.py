@@ -168,7 +168,7 @@ def update_by_qgt(
         log_psi, parameters, model_state, samples, mode=mode, chunk_size=chunk_size, is_holomorphic=is_holomorphic
     )
     mass = jnp.full(len(samples), 1 / len(samples)) if weights is None else weights / weights.sum()
-    layout = "holomorphic" if rows.is_holomorphic else mode
+    layout = "holomorphic" if rows.is_holomorphic else "real" if rows.network.is_real else mode
     matrix = on_each_device(partial(written, mode=layout, dense=True), (True,))(rows)
     matrix = matrix.reshape(len(samples), -1, matrix.shape[-1])
     mass = mass.astype(matrix.real.dtype)
@@ -195,7 +195,7 @@ def update_by_qgt(
 
 def _components(values: jax.Array, rows: LogDerivatives, mode: str) -> jax.Array:
     """Local energies as ``(Ns, C)``: what belongs to each row of a sample."""
-    if mode == "real":
+    if mode == "real" or rows.network.is_real:
         return values.real[:, None]
     if rows.is_holomorphic:
         return values[:, None].astype(jnp.result_type(values, 1j))

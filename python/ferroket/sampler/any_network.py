@@ -18,6 +18,7 @@ import numpy as np
 from ferroket._compat.sharding import is_out_of_reach, on_each_device
 from ferroket.ansatz import first_layer
 from ferroket.ansatz.amplitudes import first_and_step
+from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.first_layer import FirstLayer
 from ferroket.ffi import Chains, Layer, chain_proposals
 from ferroket.operator import compiled
@@ -61,7 +62,7 @@ def samples(
     sites = compiled.local_states(sampler.hilbert)
     first, step = (values.astype(state.σ.dtype) for values in first_and_step(sites, float))
     static = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
-    network = _Network(machine.apply, sampler.chunk_size, own_constraints(sampler.hilbert))
+    network = _Network(with_primitives(machine.apply), sampler.chunk_size, own_constraints(sampler.hilbert))
     sizes = tuple(int(size) for size in sites.sizes_of_sites)
     run = functools.partial(_run, network, sizes=sizes, length=length, kept=rule.kept, together=together, **static)
     result: tuple[jax.Array, jax.Array, jax.Array] = on_each_device(
@@ -82,7 +83,7 @@ def samples(
 
 def first_layer_of(sampler: Any, machine: Any, parameters: Any) -> FirstLayer | None:
     """The first layer of a model that is updated along the chains of a sampler, if there is one."""
-    network = _Network(machine.apply, sampler.chunk_size, own_constraints(sampler.hilbert))
+    network = _Network(with_primitives(machine.apply), sampler.chunk_size, own_constraints(sampler.hilbert))
     x = jax.ShapeDtypeStruct((1, sampler.hilbert.size), sampler.dtype)
     log_psi = jax.eval_shape(machine.apply, parameters, x)
     return network.first_layer(parameters, jax.ShapeDtypeStruct(x.shape[1:], x.dtype), _dtype(log_psi.dtype))

@@ -11,6 +11,7 @@ import numpy as np
 from ferroket._compat.sharding import on_each_device
 from ferroket.ansatz import Ansatz
 from ferroket.ansatz.amplitudes import first_and_step
+from ferroket.ansatz.determinants import with_primitives
 from ferroket.ffi import metropolis_chains
 from ferroket.operator import compiled
 
@@ -58,9 +59,17 @@ def samples(
 
 def log_probabilities(sampler: Any, machine: Any, parameters: Any, x: jax.Array) -> jax.Array:
     """The logarithms of |ψ|^p of configurations ``(C, L, N)``, by the model itself."""
-    apply = nkjax.apply_chunked(machine.apply, in_axes=(None, 0), chunk_size=sampler.chunk_size)
-    flat: jax.Array = sampler.machine_pow * apply(parameters, x.reshape(-1, x.shape[-1])).real
-    return flat.reshape(x.shape[:-1])
+    log_psi = with_primitives(machine.apply)
+
+    def local(parameters: Any, power: jax.Array, x: jax.Array) -> jax.Array:
+        apply = nkjax.apply_chunked(log_psi, in_axes=(None, 0), chunk_size=sampler.chunk_size, axis_0_is_sharded=False)
+        flat: jax.Array = power * apply(parameters, x.reshape(-1, x.shape[-1])).real
+        return flat.reshape(x.shape[:-1])
+
+    result: jax.Array = on_each_device(local, (False, False, True))(
+        parameters, jnp.asarray(sampler.machine_pow, float), x
+    )
+    return result
 
 
 def _run(

@@ -86,23 +86,19 @@ impl<E: Numbers> Logarithms<'_, '_, E> {
         let width = if has_rows { determinants * len } else { 0 };
         let parts = (Rows::new(log_psi.typed::<C>()?.into_mut_slice(), determinants), Rows::new(rows, width));
         let min = MIN_NUMBERS / (WORK * determinants * len).max(1);
-        let first_error = FirstError::default();
         frame.pool().for_each_part(samples, min, parts, |range, (log_psi, rows)| {
             let mut derivatives = LogDerivatives::new(slater);
             let (mut indices, mut numbers) = (vec![0; sites], vec![E::default(); len]);
             let mut rows = rows.into_slice().chunks_exact_mut(len.max(1));
-            let outcome = log_psi.into_slice().iter_mut().enumerate().try_for_each(|(place, log_psi)| {
+            for (place, log_psi) in log_psi.into_slice().iter_mut().enumerate() {
                 read(&n[(range.start * determinants + place) * sites..], &mut indices);
                 let wanted = has_rows.then_some(&mut numbers[..]);
-                *log_psi = logarithm(derivatives.evaluate(place % determinants, &indices, wanted)?);
+                *log_psi = logarithm(derivatives.evaluate(place % determinants, &indices, wanted));
                 if let Some(row) = rows.next() {
                     row.iter_mut().zip(&numbers).for_each(|(to, &from)| *to = number(from));
                 }
-                Ok(())
-            });
-            first_error.keep(range.start, outcome);
-        })?;
-        first_error.into_result(samples)
+            }
+        })
     }
 }
 
@@ -232,13 +228,15 @@ mod tests {
     fn wrong_calls_are_named() {
         let message = |frame: TestFrame| { frame }.execute(logarithms).expect_err("a wrong call").message;
         let call = |n: &[u8], dims: &[usize], fermions: &[i64]| logarithms_of(Threads::None, n, dims, fermions, false);
-        let found = message(call(&[1, 1, 0, 1, 1, 1], &[2, 1, 3], &[2]));
-        assert!(found.starts_with("sector 0 has 3 fermions, but the determinant has 2 orbitals there"), "{found}");
         assert!(message(call(&[1; 3], &[1, 1, 3], &[1])).contains("`orbitals` has 6 numbers"));
         assert!(message(call(&[1; 3], &[1, 1, 3], &[4])).contains("there are 4 fermions on 3 modes"));
         assert!(message(call(&[1; 3], &[1, 1, 3], &[])).contains("there are 0 sectors"));
         let two = TestFrame::new(Threads::None).attr_array("fermions", &[2_i64]).attr_bool("rows", false);
         let two = two.arg(&[1_u8; 6], &[1, 2, 3]).arg(&ORBITALS, &[1, 1, 6]).result::<Complex<f64>>(&[1, 2]);
         assert!(message(two).contains("configurations of 2 determinants, but there are 1"));
+        let ratio = TestFrame::new(Threads::None).attr_array("fermions", &[2_i64]).arg(&[1_u8, 1, 0], &[1, 3]);
+        let ratio = ratio.arg(&[1_u8, 1, 1], &[1, 3]).arg(&[0], &[1]).arg(&ORBITALS, &[1, 1, 6]);
+        let found = { ratio.result::<Complex<f64>>(&[1]) }.execute(ratios).expect_err("a wrong call").message;
+        assert!(found.starts_with("sector 0 has 3 fermions, but the determinant has 2 orbitals there"), "{found}");
     }
 }

@@ -2,7 +2,6 @@
 
 use super::solver::Solver;
 use super::{Orbital, Slater};
-use crate::Error;
 use crate::sites::LocalIndex;
 use num_complex::Complex;
 
@@ -23,15 +22,13 @@ impl<'a, E: Orbital> LogDerivatives<'a, E> {
 
     /// `Σ_s ln det A_s` of one determinant, at a configuration of local indices. With `rows` given, which are as long as the
     /// determinant's orbitals of all sectors, its derivatives by them are written there: A⁻ᵀ for the occupied modes, and
-    /// 0 for the empty ones.
-    pub fn evaluate(
-        &mut self,
-        determinant: usize,
-        indices: &[LocalIndex],
-        mut rows: Option<&mut [E]>,
-    ) -> Result<Complex<f64>, Error> {
+    /// 0 for the empty ones. With another number of fermions in a sector ψ is 0, and so are the derivatives.
+    pub fn evaluate(&mut self, determinant: usize, indices: &[LocalIndex], mut rows: Option<&mut [E]>) -> Complex<f64> {
         let slater = self.slater;
-        slater.check(indices)?;
+        if slater.check(indices).is_err() {
+            rows.into_iter().for_each(|rows| rows.fill(E::default()));
+            return Complex::new(f64::NEG_INFINITY, 0.0);
+        }
         let mut log_psi = Complex::default();
         for sector in &slater.sectors {
             let n = sector.fermions.len();
@@ -53,7 +50,7 @@ impl<'a, E: Orbital> LogDerivatives<'a, E> {
             };
             log_psi += found.logarithm();
         }
-        Ok(log_psi)
+        log_psi
     }
 }
 
@@ -76,8 +73,8 @@ mod tests {
             let mut psi = Complex::<f64>::default();
             for determinant in 0..2 {
                 let mut rows = vec![E::ONE; len];
-                let log = derivatives.evaluate(determinant, &sample, Some(&mut rows)).expect("a sample");
-                assert!((derivatives.evaluate(determinant, &sample, None).expect("a sample") - log).norm() < 1e-14);
+                let log = derivatives.evaluate(determinant, &sample, Some(&mut rows));
+                assert!((derivatives.evaluate(determinant, &sample, None) - log).norm() < 1e-14);
                 psi = log.exp() + psi;
                 for (sector, &n) in slater.sectors.iter().zip(fermions) {
                     let (rows, orbitals) = (&rows[sector.orbitals.clone()], slater.orbitals(determinant, sector));
@@ -113,8 +110,17 @@ mod tests {
         let random = RandomSlater::<1>::of(vec![[1.0], [2.0], [2.0], [4.0], [1.0], [0.0]], 3, 1, &[2]);
         let slater = Slater::<f64>::new::<f64, 1>(random.tables(), 3).expect("tables");
         let mut derivatives = LogDerivatives::new(&slater);
-        let log = derivatives.evaluate(0, &[1, 1, 0], None).expect("a sample");
-        assert_eq!(log.re, f64::NEG_INFINITY);
-        assert!(derivatives.evaluate(0, &[1, 1, 1], None).is_err());
+        assert_eq!(derivatives.evaluate(0, &[1, 1, 0], None).re, f64::NEG_INFINITY);
+    }
+
+    #[test]
+    fn psi_is_zero_with_another_number_of_fermions() {
+        let random = RandomSlater::<1>::new(&mut StdRng::seed_from_u64(1), 3, 1, &[2]);
+        let slater = Slater::<f64>::new::<f64, 1>(random.tables(), 3).expect("tables");
+        let mut rows = vec![1.0; 6];
+        for sample in [[1, 1, 1], [0, 1, 0]] {
+            let log = LogDerivatives::new(&slater).evaluate(0, &sample, Some(&mut rows));
+            assert_eq!((log.re, &rows), (f64::NEG_INFINITY, &vec![0.0; 6]));
+        }
     }
 }
