@@ -60,3 +60,19 @@ MODELS = {
 def hilbert_of(model: Any) -> Any:
     """The space of a determinant's model."""
     return model.hilbert if hasattr(model, "hilbert") else hilbert_of(model.models[0])
+
+
+def random_operator(hilbert: Any, seed: int, n_terms: int = 12) -> Any:
+    """Of up to two bodies, each of which stays in its spin sector; not Hermitian, with complex coefficients."""
+    rng = np.random.default_rng(seed)
+    orbitals, sectors = hilbert.n_orbitals, hilbert.size // hilbert.n_orbitals
+    terms, weights = [], []
+    for _ in range(n_terms):
+        term = []
+        for _ in range(rng.integers(1, 3)):
+            first = orbitals * rng.integers(sectors)
+            here, there = (int(first + rng.integers(orbitals)) for _ in range(2))
+            term += [(there, 1), (here, 0)]
+        terms.append(term)
+        weights.append(complex(rng.normal(), rng.normal()))
+    return nk.operator.FermionOperator2ndJax(hilbert, terms, weights, dtype=complex)

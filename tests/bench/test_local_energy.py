@@ -7,7 +7,7 @@ import netket as nk
 import numpy as np
 import pytest
 
-from ferroket.bench import hamiltonians, jobs, local_energy, models
+from ferroket.bench import hamiltonians, jobs, local_energy, models, sampler
 from ferroket.distributed import affinity
 
 PEERS = [local_energy.DEFAULT]
@@ -33,6 +33,17 @@ def test_a_model_whose_ratios_are_known():
     assert list(row.seconds) == [local_energy.OURS, *PEERS]
     assert all(seconds > 0 for seconds in row.seconds.values())
     assert row.bars == dict.fromkeys(PEERS, 2.0)
+
+
+@pytest.mark.thorough
+@pytest.mark.mpi
+@pytest.mark.parametrize("benchmark", [local_energy, sampler])
+def test_determinants_are_measured_apart(benchmark):
+    """In a job of their own, with more threads."""
+    (row,) = benchmark.run(cases="H6", batch=16, rounds=1).rows
+    assert row.case == "H6 in STO-3G, generalised Slater2nd"
+    assert set(row.bars) == set(row.seconds) - {benchmark.OURS}
+    assert all(seconds > 0 for seconds in row.seconds.values())
 
 
 @pytest.mark.thorough

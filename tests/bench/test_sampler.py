@@ -51,9 +51,9 @@ def test_another_acceptance_is_not_timed():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", states.CASES | states.MORE)
+@pytest.mark.parametrize("name", states.CASES | states.MORE | states.DETERMINANTS)
 def test_every_case_has_chains_in_rust(name):
-    case = (states.CASES | states.MORE)[name]
+    case = (states.CASES | states.MORE | {name: case for name, (case, _) in states.DETERMINANTS.items()})[name]
     found = case.sampler(fk.sampler, fk.accelerate(case.hamiltonian()))
     sample = jax.ShapeDtypeStruct((1, found.hilbert.size), np.int8)
     variables = random_like(jax.eval_shape(case.model().init, jax.random.key(0), sample), 0.1)

@@ -28,6 +28,14 @@ PARAMETERS = {
     + 2 * (2 * 2 * 32 + 4 * (32 * 32 + 32) + (32 * 64 + 64) + (64 * 32 + 32)),
     "Heisenberg chain 60, RBMSymm α=3": 3 * 60 + 3 + 1,
     "Ising chain 20, RBM α=1": 20 * 20 + 2 * 20,
+    "Fermi-Hubbard 6×6, Slater2nd": 36 * 15,
+    "Fermi-Hubbard 6×6, MultiSlater2nd of 4": 4 * 36 * 15,
+    "Fermi-Hubbard 6×6, SlaterJastrow": 36 * 15 + 36 * 35 // 2 + 36,
+    "Fermi-Hubbard 8×8, Slater2nd": 64 * 28,
+    "Fermi-Hubbard 8×8, MultiSlater2nd of 4": 4 * 64 * 28,
+    "Fermi-Hubbard 8×8, SlaterJastrow": 64 * 28 + 64 * 63 // 2 + 64,
+    "t-V 8×8, Slater2nd": 64 * 28,
+    "H6 in STO-3G, generalised Slater2nd": 12 * 6,
 }
 
 

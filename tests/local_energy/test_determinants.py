@@ -11,27 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ferroket as fk
-from determinants import BALANCED, FERMIONS, MODELS, SPINLESS, hilbert_of
+from determinants import BALANCED, FERMIONS, MODELS, SPINLESS, hilbert_of, random_operator
 from ferroket._compat.netket import FermiHubbard
 from ferroket.local_energy import known_model
 from mpi import FULL
 from variational_states import is_single, make_state, netkets_values, values_by
-
-
-def random_operator(hilbert: Any, seed: int, n_terms: int = 12) -> Any:
-    """Of up to two bodies, each of which stays in its spin sector; not Hermitian, with complex coefficients."""
-    rng = np.random.default_rng(seed)
-    orbitals, sectors = hilbert.n_orbitals, hilbert.size // hilbert.n_orbitals
-    terms, weights = [], []
-    for _ in range(n_terms):
-        term = []
-        for _ in range(rng.integers(1, 3)):
-            first = orbitals * rng.integers(sectors)
-            here, there = (int(first + rng.integers(orbitals)) for _ in range(2))
-            term += [(there, 1), (here, 0)]
-        terms.append(term)
-        weights.append(complex(rng.normal(), rng.normal()))
-    return nk.operator.FermionOperator2ndJax(hilbert, terms, weights, dtype=complex)
 
 
 def compare(model: Any, theirs: Any, x: Any = None, *, scale: float = 0.7, tolerance: float = 1e-10) -> None:

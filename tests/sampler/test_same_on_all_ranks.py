@@ -44,6 +44,15 @@ for name in os.environ["RULES"].split():
         assert samples.shape == (16, 10, 8)
         accepted = int(state.sampler_state.n_accepted)
         found[f"{name}, {kind}"] = [hashlib.sha256(samples.tobytes()).hexdigest(), accepted]
+# Determinants, with a Jastrow factor or a network.
+fermions = nk.hilbert.SpinOrbitalFermions(4, s=1 / 2, n_fermions_per_spin=(2, 2))
+hops = fk.sampler.MetropolisFermionHop(fermions, graph=nk.graph.Chain(4), n_chains=16)
+slater = nk.models.Slater2nd(fermions, param_dtype=complex)
+for model in (fk.models.SlaterJastrow(fermions), fk.models.Product((slater, models["MLP"]))):
+    state = nk.vqs.MCState(hops, model, n_samples=160, seed=1, sampler_seed=2)
+    samples = np.asarray(nk.jax.sharding.gather(state.samples))
+    accepted = int(state.sampler_state.n_accepted)
+    found[f"hops, {type(model).__name__}"] = [hashlib.sha256(samples.tobytes()).hexdigest(), accepted]
 # Chains that reject most moves search for how many proposals are fastest at once, together on all ranks.
 state = nk.vqs.MCState(samplers["local"], models["MLP"], n_samples=160, seed=1, sampler_seed=2)
 state.parameters = jax.tree.map(lambda leaf: 1.5 * leaf, state.parameters)

@@ -6,6 +6,7 @@ NetKet's ``Slater2nd`` is looked for, alone, in ``MultiSlater2nd``, or among the
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import flax.linen as nn
@@ -16,7 +17,6 @@ from jax.extend.core import Jaxpr, Literal
 
 from ferroket.ansatz.equations import CALLS, called
 from ferroket.ansatz.registry import DTYPES
-from ferroket.ansatz.slater import orbitals_of
 from ferroket.ffi import determinant_ratios, log_determinants
 
 LogPsi = Callable[[Any, jax.Array], jax.Array]
@@ -43,7 +43,8 @@ def _evaluated_by(evaluate: Callable[[jax.Array, Orbitals], jax.Array | None]) -
         module = context.module
         if type(module) is nk.models.Slater2nd and context.method_name == "__call__" and not module.is_initializing():
             (x,) = (*args, *kwargs.values())
-            orbitals = orbitals_of(module, module.variables["params"])
+            # Flax checks the parameters' shapes as the module asks for them.
+            orbitals = (module.orbitals,) if module.generalized else tuple(module.orbitals)
             if x.shape[-1] == module.hilbert.size and orbitals[0].dtype in DTYPES:
                 log_psi = evaluate(x, orbitals)
                 if log_psi is not None:
@@ -75,6 +76,21 @@ def with_primitives(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args)
 
     return traced
+
+
+def has_some(log_psi: LogPsi, variables: Any, x: Any) -> bool:
+    """Whether there are determinants in a network; see :func:`beside` for the arguments."""
+    leaves, treedef = jax.tree.flatten((variables, x))
+    return _has_some(log_psi, treedef, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves))
+
+
+@lru_cache(maxsize=256)
+def _has_some(log_psi: LogPsi, treedef: Any, leaves: tuple[Any, ...]) -> bool:
+    variables, x = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
+    found: list[Orbitals] = []
+    with _evaluated_by(lambda _, orbitals: found.append(orbitals)):
+        jax.eval_shape(lambda variables, x: log_psi(variables, x[None]), variables, x)
+    return bool(found)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from ferroket import _lib
+from ferroket.distributed import affinity
 from ferroket.distributed.launching import launchers
 from ferroket.distributed.launching.launchers import Binding
 from ferroket.distributed.library import search_prefixes
+
+THREADS = {"NPROC": str(2 * len(affinity.allowed()))}
+"""For jobs in which JAX decomposes matrices: XLA's threads, twice as many as cores.
+
+In jaxlib 0.10 the decompositions of two spin sectors may wait for each other for ever if each has one of two threads.
+"""
 
 
 def run(

@@ -14,7 +14,7 @@ from netket.vqs.mc import kernels
 
 from ferroket import _lib
 from ferroket._compat.netket import log_psi_of
-from ferroket.bench import models
+from ferroket.bench import jobs, models
 from ferroket.bench.beside import all_cores, two_ranks
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.hamiltonians import fermi_hubbard, heisenberg, ising
@@ -39,9 +39,9 @@ _NETWORK_BAR, _NETWORK_BARS = 1 / 1.15, {models.ONE_LAYER: 2.0, "MLP": 1.1}
 _LONG = 0.5
 # The chunk sizes of which each peer takes its fastest.
 _CHUNK_SIZES = (None, 64, 256, 1024, 2048, 8192)
-# Of determinants: with more of them at once, in jaxlib 0.10, the decompositions of two spin sectors may wait for each
-# other for ever. They aren't faster, either.
-_DETERMINANT_CHUNK_SIZES = (64, 256, 1024)
+# Larger chunks of determinants are no faster.
+DETERMINANT_CHUNK_SIZES = (64, 256, 1024)
+_TIMEOUT = 1800
 
 
 def _rbm(alpha: int, dtype: Any = float) -> Callable[[], Any]:
@@ -89,9 +89,9 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     """
     found: dict[str, Callable[[str], Iterator[Row]]] = {}
     for name, (build, model, bar) in KNOWN.items():
-        found[name] = partial(_known, build, model, bar, _CHUNK_SIZES, batch, rounds)
-    for name, (case, bar) in DETERMINANTS.items():
-        found[name] = partial(_known, case.hamiltonian, case.model, bar, _DETERMINANT_CHUNK_SIZES, batch, rounds)
+        found[name] = partial(_known, build, model, bar, batch, rounds)
+    for name, (_, bar) in DETERMINANTS.items():
+        found[name] = partial(_determinants, bar, batch, rounds)
     for lattice, (build, shape, species) in LATTICES.items():
         for network, of_model in models.networks(shape, species).items():
             bar = _NETWORK_BARS.get(network, _NETWORK_BAR) if species == 1 else _NETWORK_BAR
@@ -127,7 +127,7 @@ class _Setup:
         """A call of the kernel that NetKet's states take for our operators."""
         return self.call(get_local_kernel(self.state, self.ours), self.ours)
 
-    def netkets(self, sizes: Sequence[int | None] = _CHUNK_SIZES) -> dict[str, Callable[[], Any]]:
+    def netkets(self, sizes: Sequence[int | None]) -> dict[str, Callable[[], Any]]:
         """NetKet's kernels, each with its best chunk size of some."""
         padded = [
             self.call(kernels.local_value_kernel_jax, self.reference)
@@ -169,26 +169,57 @@ def _best(calls: Sequence[Callable[[], Any]]) -> Callable[[], Any]:
 
 
 def _known(
-    build: Callable[[], Any],
-    model: Callable[[], Any],
-    bar: float | None,
-    sizes: Sequence[int | None],
-    batch: int,
-    rounds: int,
-    name: str,
+    build: Callable[[], Any], model: Callable[[], Any], bar: float | None, batch: int, rounds: int, name: str
 ) -> Iterator[Row]:
     """A model whose amplitude ratios are known."""
-    setup = _Setup(build(), model(), batch)
-    peers = setup.netkets(sizes)
-    setup.compare(list(peers.values()), 1e-4 if "float32" in name else 1e-10)
-    times = paired({OURS: setup.ours_call(), **peers}, rounds=rounds, warmup=2)
-    yield Row(name, times, bars={} if bar is None else dict.fromkeys(peers, bar))
+    times = times_of(build(), model(), batch, rounds, tolerance=1e-4 if "float32" in name else 1e-10)
+    yield _row(name, times, bar)
+
+
+def _determinants(bar: float, batch: int, rounds: int, name: str) -> Iterator[Row]:
+    """A sum of determinants, or a product with one."""
+    times = jobs.run(
+        "determinants", 1, "local-energy", name, str(batch), str(rounds), env=jobs.THREADS, timeout=_TIMEOUT
+    )
+    yield _row(name, times, bar)
+
+
+def _row(name: str, times: dict[str, float], bar: float | None) -> Row:
+    return Row(name, times, bars={} if bar is None else {peer: bar for peer in times if peer != OURS})
+
+
+def times_of(
+    operator: Any,
+    model: Any,
+    batch: int,
+    rounds: int,
+    *,
+    tolerance: float = 1e-10,
+    chunk_sizes: Sequence[int | None] | None = None,
+) -> dict[str, float]:
+    """The seconds that local energies of a known model take, with ours and with NetKet's kernels.
+
+    Args:
+        operator: NetKet's.
+        model: The model.
+        batch: How many samples there are.
+        rounds: How many times each contender is measured.
+        tolerance: How close NetKet's have to be to ours.
+        chunk_sizes: Of which NetKet's kernels have the fastest; by default of some for networks.
+
+    Raises:
+        AssertionError: NetKet's local energies are others.
+    """
+    setup = _Setup(operator, model, batch)
+    peers = setup.netkets(chunk_sizes or _CHUNK_SIZES)
+    setup.compare(list(peers.values()), tolerance)
+    return paired({OURS: setup.ours_call(), **peers}, rounds=rounds, warmup=2)
 
 
 def _network(build: Callable[[], Any], model: Any, bar: float, batch: int, rounds: int, name: str) -> Iterator[Row]:
     """Any network, and how many times the bare one has to take as long."""
     setup = _Setup(build(), model, batch)
-    peers = setup.netkets()
+    peers = setup.netkets(_CHUNK_SIZES)
     setup.compare(list(peers.values()), 1e-10)
     connected = setup.connected()
 

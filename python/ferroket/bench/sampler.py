@@ -7,10 +7,11 @@ from typing import Any
 import jax
 
 import ferroket as fk
+from ferroket.bench import jobs
 from ferroket.bench.beside import all_cores, two_ranks
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.report import Report, Row
-from ferroket.bench.states import CASES, CHAINS, MORE, Case
+from ferroket.bench.states import CASES, CHAINS, DETERMINANTS, MORE, Case
 from ferroket.bench.timing import paired
 from ferroket.distributed import affinity
 
@@ -19,6 +20,7 @@ _RANKS_BAR = 1.8
 _ON_RANKS = ("Heisenberg 10×10, RBM α=1", "Heisenberg 10×10, MLP (100, 200, 200)")
 # The acceptances of two samplers may differ by this much by chance.
 _CHANCE = 0.03
+_TIMEOUT = 1800
 
 
 def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
@@ -39,6 +41,7 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     found: dict[str, Callable[[str], Iterator[Row]]] = {
         name: partial(_case, case, batch, rounds) for name, case in (CASES | MORE).items()
     }
+    found |= {name: partial(_determinants, case, batch, rounds) for name, (case, _) in DETERMINANTS.items()}
     if affinity.can_bind() and len(affinity.allowed()) > 1:
         found["all cores beside one"] = partial(_cores, batch, rounds)
         for name in _ON_RANKS:
@@ -53,14 +56,31 @@ def _call(state: Any) -> Callable[[], Any]:
 
 
 def _case(case: Case, batch: int, rounds: int, name: str) -> Iterator[Row]:
+    yield _row(name, times_of(case, batch, rounds), case)
+
+
+def _determinants(case: Case, batch: int, rounds: int, name: str) -> Iterator[Row]:
+    times = jobs.run("determinants", 1, "sampler", name, str(batch), str(rounds), env=jobs.THREADS, timeout=_TIMEOUT)
+    yield _row(name, times, case)
+
+
+def _row(name: str, times: dict[str, float], case: Case) -> Row:
+    return Row(name, times, bars={} if case.sampling_bar is None else {NETKET: case.sampling_bar})
+
+
+def times_of(case: Case, batch: int, rounds: int) -> dict[str, float]:
+    """The seconds that so many samples take, ours and NetKet's.
+
+    Raises:
+        AssertionError: NetKet accepts more moves, or fewer.
+    """
     ours, theirs = (case.state(library, batch)[0] for library in ("ferroket", "netket"))
     assert fk.sampler.explain(ours).path.startswith("chains in Rust")
     calls = {OURS: _call(ours), NETKET: _call(theirs)}
     for call in calls.values():
         call()
     compare(float(ours.sampler_state.acceptance), float(theirs.sampler_state.acceptance))
-    bars = {} if case.sampling_bar is None else {NETKET: case.sampling_bar}
-    yield Row(name, paired(calls, rounds=rounds, warmup=2), bars=bars)
+    return paired(calls, rounds=rounds, warmup=2)
 
 
 def compare(ours: float, theirs: float) -> None:

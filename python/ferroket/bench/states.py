@@ -11,6 +11,7 @@ import numpy as np
 import ferroket as fk
 from ferroket.bench import models
 from ferroket.bench.hamiltonians import SPINS, fermi_hubbard, heisenberg, ising, t_v
+from ferroket.bench.molecules import hydrogen_chain
 
 Library = Literal["ferroket", "netket"]
 
@@ -85,6 +86,9 @@ def _determinants() -> Iterator[tuple[str, Case, float]]:
             make = partial(_on_space_of, hamiltonian, model)
             case = Case(hamiltonian, partial(_fermions, shape=shape), make, of_sampling, 15)
             yield f"{lattice}, {name}", case, of_local_energies
+    orbitals = partial(nk.models.Slater2nd, generalized=True)
+    molecule = Case(hydrogen_chain, _hamiltonian, partial(_on_space_of, hydrogen_chain, orbitals), 10, 15)
+    yield "H6 in STO-3G, generalised Slater2nd", molecule, 30
 
 
 def _on_space_of(hamiltonian: Callable[[], Any], model: Callable[..., Any]) -> Any:
@@ -129,9 +133,8 @@ MORE = {
     "Fermi-Hubbard 4×4, MLP (100, 200, 200), fermion hops": Case(
         partial(fermi_hubbard, (4, 4)), _fermions, models.MLP, 4
     ),
-    **{name: case for name, (case, _) in DETERMINANTS.items()},
 }
-"""Cases of sampling alone."""
+"""Cases of sampling alone, beside those of determinants."""
 
 STEPS = {
     "Heisenberg 10×10, MLP": Case(_spins, _exchange, models.MLP, step_bar=8, update_bar=25),

@@ -13,7 +13,7 @@ from ferroket.bench import jobs
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.costs import PARTS
 from ferroket.bench.report import Report, Row, figure_of
-from ferroket.bench.states import CASES, CHAINS, STEPS, Case
+from ferroket.bench.states import CASES, CHAINS, DETERMINANTS, STEPS, Case
 from ferroket.bench.updates import Options, text_of
 
 OURS, NETKET = "Ferroket", "NetKet"
@@ -88,14 +88,15 @@ def run(*, cases: str = "", batch: int | None = None, rounds: int = 3) -> Report
 
 
 def _case(name: str, case: Case, ranks: int, batch: int, rounds: int, title: str) -> Iterator[Row]:
-    tried = jobs.run("settings", ranks, name, str(batch), str(_TRIED), timeout=_TIMEOUT)
+    run = partial(jobs.run, env=jobs.THREADS if name in DETERMINANTS else None, timeout=_TIMEOUT)
+    tried = run("settings", ranks, name, str(batch), str(_TRIED))
     fastest: Options = min(tried, key=lambda setting: setting["seconds"])["options"]
     options = {OURS: json.dumps({}), NETKET: json.dumps(fastest)}
     measured: dict[str, list[dict[str, Any]]] = {contender: [] for contender in _LIBRARIES}
     for _ in range(rounds):
         for contender, library in _LIBRARIES.items():
             arguments = (name, library, str(batch), str(_STEPS), options[contender])
-            measured[contender].append(jobs.run("step", ranks, *arguments, timeout=_TIMEOUT))
+            measured[contender].append(run("step", ranks, *arguments))
 
     def row(title: str, part: str, bar: float | None = None, notes: dict[str, str] | None = None) -> Row:
         seconds = {
@@ -107,7 +108,7 @@ def _case(name: str, case: Case, ranks: int, batch: int, rounds: int, title: str
     notes = {"samples": str(batch), SETTINGS: text_of(fastest)}
     if ranks == 1:
         grown = {
-            contender: jobs.run("memory", 1, name, library, str(batch), options[contender], timeout=_TIMEOUT)["bytes"]
+            contender: run("memory", 1, name, library, str(batch), options[contender])["bytes"]
             for contender, library in _LIBRARIES.items()
         }
         notes[MEMORY] = ", ".join(f"{contender} {size / 1e6:.0f} MB" for contender, size in grown.items())

@@ -245,8 +245,8 @@ def _like_one(samples: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(samples.shape[1:], samples.dtype)
 
 
-def in_chunks(logpsi: LogPsi, chunk_size: int) -> LogPsi:
-    """A network that sees at most so many configurations at once, on one device."""
+def in_chunks(logpsi: LogPsi, chunk_size: int | None) -> LogPsi:
+    """A network that sees at most so many configurations at once, or all of them, on one device."""
     function: LogPsi = nkjax.apply_chunked(logpsi, in_axes=(None, 0), chunk_size=chunk_size, axis_0_is_sharded=False)
     return function
 

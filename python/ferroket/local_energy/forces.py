@@ -1,6 +1,8 @@
-"""Forces ⟨(O_loc - ⟨O⟩)* ∂ ln ψ⟩ in chunks of samples.
+"""Forces ⟨(O_loc - ⟨O⟩)* ∂ ln ψ⟩ in chunks of samples, and those of determinants.
 
-NetKet's own rule asks JAX to check over which devices a value varies, which the loops of many networks don't pass.
+NetKet's own rule for chunks asks JAX to check over which devices a value varies, which the loops of many networks don't
+pass. And with NetKet's rules JAX decomposes the matrices of determinants, in threads that may wait for each other for
+ever in jaxlib 0.10.
 """
 
 from collections.abc import Callable
@@ -16,12 +18,13 @@ from netket.vqs import MCState, expect_and_forces, get_local_kernel, get_local_k
 
 from ferroket._compat.netket import log_psi_of
 from ferroket._compat.sharding import on_each_device
-from ferroket.ansatz.determinants import with_primitives
+from ferroket.ansatz.determinants import has_some, with_primitives
 from ferroket.local_energy.any_network import LogPsi, in_chunks
 from ferroket.local_energy.dispatch import PRECEDENCE
 from ferroket.operator.algebra.accelerated import Accelerated
 
 _NETKETS = expect_and_forces.invoke(MCState, AbstractOperator, int)
+_NETKETS_AT_ONCE = expect_and_forces.invoke(MCState, AbstractOperator, type(None))
 
 
 @partial(expect_and_forces.dispatch, precedence=PRECEDENCE)
@@ -31,16 +34,33 @@ def _expect_and_forces(
     if mutable is not False:
         stats, forces = _NETKETS(vstate, operator, chunk_size, mutable=mutable)
         return stats, forces
+    return _ours(vstate, operator, get_local_kernel(vstate, operator, chunk_size), chunk_size)
+
+
+@partial(expect_and_forces.dispatch, precedence=PRECEDENCE)
+def _expect_and_forces_at_once(
+    vstate: MCState, operator: Accelerated, chunk_size: None, *, mutable: Any = False
+) -> tuple[Stats, Any]:
+    sample = jax.ShapeDtypeStruct((vstate.hilbert.size,), vstate.sampler.dtype)
+    if mutable is not False or not has_some(log_psi_of(vstate), vstate.variables, sample):
+        stats, forces = _NETKETS_AT_ONCE(vstate, operator, chunk_size, mutable=mutable)
+        return stats, forces
+    return _ours(vstate, operator, get_local_kernel(vstate, operator), None)
+
+
+def _ours(
+    vstate: MCState, operator: Accelerated, kernel: Callable[..., jax.Array], chunk_size: int | None
+) -> tuple[Stats, Any]:
     samples, arguments = get_local_kernel_arguments(vstate, operator)
-    kernel = get_local_kernel(vstate, operator, chunk_size)
     model = (log_psi_of(vstate), vstate.parameters, vstate.model_state)
-    return _statistics_and_forces(kernel, chunk_size, *model, samples, arguments)
+    result: tuple[Stats, Any] = _statistics_and_forces(kernel, chunk_size, *model, samples, arguments)
+    return result
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _statistics_and_forces(
     kernel: Callable[..., jax.Array],
-    chunk_size: int,
+    chunk_size: int | None,
     apply: LogPsi,
     parameters: Any,
     model_state: Any,
@@ -58,7 +78,7 @@ def _statistics_and_forces(
 
 
 def _weighted(
-    apply: LogPsi, chunk_size: int, parameters: Any, model_state: Any, samples: jax.Array, weights: jax.Array
+    apply: LogPsi, chunk_size: int | None, parameters: Any, model_state: Any, samples: jax.Array, weights: jax.Array
 ) -> Any:
     """Σ_σ w(σ) ∂ ln ψ(σ), conjugate, of the samples of one device: activations are kept for one chunk at a time."""
 
