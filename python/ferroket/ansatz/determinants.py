@@ -23,11 +23,10 @@ LogPsi = Callable[[Any, jax.Array], jax.Array]
 Orbitals = tuple[jax.Array, ...]
 """Those of each sector, ``(L, f)``."""
 
-_PASSING = (
-    *("add", "add_any", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "copy_p"),
-    *("broadcast_in_dim", "pvary", "pcast"),
-)
-"""Primitives that leave a number as it is, or add another one to it."""
+_RESHAPING = ("reshape", "squeeze", "expand_dims", "broadcast_in_dim", "copy", "copy_p", "pvary", "pcast")
+"""Primitives that leave the elements of an array as they are, and in their order, unless there are more of them."""
+_PASSING = (*_RESHAPING, "add", "add_any", "convert_element_type")
+"""Primitives that leave a complex number as it is, or add another one to it."""
 
 
 @contextmanager
@@ -98,8 +97,13 @@ class Beside:
     """A network ln ψ(σ) = ``rest(σ)`` + Σ_d ln det M_d[σ], with at least one determinant."""
 
     log_psi: LogPsi
-    count: int
-    """How many determinants there are, each a product of those of its sectors."""
+    of_configuration: tuple[bool, ...]
+    """Which of the determinants that it evaluates, in this order, are those of σ, and not of something else."""
+
+    @property
+    def count(self) -> int:
+        """How many determinants there are, each a product of those of its sectors."""
+        return sum(self.of_configuration)
 
     def rest(self, variables: Any, x: jax.Array) -> jax.Array:
         """What isn't a determinant, of configurations ``(n, N)``."""
@@ -123,16 +127,16 @@ class Beside:
     def _followed(self, variables: Any, x: jax.Array) -> tuple[jax.Array, list[Orbitals]]:
         """The network without determinants, and their orbitals."""
         found: list[Orbitals] = []
+        places = iter(self.of_configuration)
 
-        def evaluate(other: jax.Array, orbitals: Orbitals) -> jax.Array | None:
-            if other is not x:  # a determinant of something else than the configuration
+        def evaluate(other: jax.Array, orbitals: Orbitals) -> jax.Array:
+            if not next(places):
                 return _by_primitive(other, orbitals)
             found.append(orbitals)
-            return jnp.zeros(x.shape[:-1], _dtype(orbitals))
+            return jnp.zeros(other.shape[:-1], _dtype(orbitals))
 
         with _evaluated_by(evaluate):
             rest = self.log_psi(variables, x)
-        assert len(found) == self.count, "another function is evaluated than the one that was read"
         return rest, found
 
 
@@ -149,25 +153,49 @@ def beside(log_psi: LogPsi, variables: Any, x: Any) -> Beside | None:
         x: A configuration ``(N,)``, or its shape.
     """
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), (variables, x))
-    dtypes: list[Any] = []
 
-    def note(variables: Any, x: jax.Array) -> jax.Array:
-        row = x[None]
-        with _evaluated_by(lambda other, orbitals: dtypes.append(_dtype(orbitals)) if other is row else None):
-            return log_psi(variables, row)
+    def evaluated(variables: Any, x: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
+        found: list[tuple[jax.Array, jax.Array]] = []
+        with _evaluated_by(lambda other, orbitals: found.append((other, jnp.zeros((), _dtype(orbitals))))):
+            log_psi(variables, x[None])
+        return found
+
+    try:
+        jaxpr, made = jax.make_jaxpr(evaluated, return_shape=True)(*shapes)
+    except jax.errors.UnexpectedTracerError:  # inside of a vmap, say, as in a MultiSlater2nd
+        return None
+    dtypes = [dtype.dtype for _, dtype in made]
+    of_configuration = tuple(_is_same(jaxpr.jaxpr, v, jaxpr.jaxpr.invars[-1]) for v in jaxpr.jaxpr.outvars[::2])
+    if not any(of_configuration):
+        return None
 
     def with_given(given: Sequence[jax.Array], variables: Any, x: jax.Array) -> jax.Array:
-        row, rest = x[None], iter(given)
-        with _evaluated_by(lambda other, _: next(rest) if other is row else None):
-            return log_psi(variables, row).reshape(())
+        places, rest = iter(of_configuration), iter(given)
+        with _evaluated_by(lambda other, _: next(rest).reshape(other.shape[:-1]) if next(places) else None):
+            return log_psi(variables, x[None]).reshape(())
 
-    jax.eval_shape(note, *shapes)
-    if not dtypes:
-        return None
-    given = [jax.ShapeDtypeStruct((1,), dtype) for dtype in dtypes]
-    jaxpr = jax.make_jaxpr(with_given)(given, *shapes).jaxpr
-    is_product = all(_is_added(jaxpr, variable) for variable in jaxpr.invars[: len(given)])
-    return Beside(log_psi, len(given)) if is_product else None
+    given = [jax.ShapeDtypeStruct((), dtype) for dtype, is_of in zip(dtypes, of_configuration, strict=True) if is_of]
+    jaxpr = jax.make_jaxpr(with_given)(given, *shapes)
+    is_product = all(_is_added(jaxpr.jaxpr, variable) for variable in jaxpr.jaxpr.invars[: len(given)])
+    return Beside(log_psi, of_configuration) if is_product else None
+
+
+def _is_same(jaxpr: Jaxpr, result: Any, argument: Any) -> bool:
+    """Whether a value is an argument, up to its shape."""
+    for eqn in reversed(jaxpr.eqns):
+        if result not in eqn.outvars:
+            continue
+        if eqn.primitive.name in CALLS:
+            inner, _ = called(eqn)
+            source = inner.outvars[eqn.outvars.index(result)]
+            place = next((i for i, v in enumerate(inner.invars) if _is_same(inner, source, v)), None)
+        else:
+            is_alone = len(eqn.invars) == 1 and eqn.invars[0].aval.size == result.aval.size
+            place = 0 if eqn.primitive.name in _RESHAPING and is_alone else None
+        if place is None or isinstance(eqn.invars[place], Literal):
+            return False
+        result = eqn.invars[place]
+    return result is argument
 
 
 def _is_added(jaxpr: Jaxpr, variable: Any) -> bool:

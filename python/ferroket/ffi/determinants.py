@@ -101,7 +101,8 @@ def _reference(n: jax.Array, *orbitals: jax.Array, rows: bool) -> list[jax.Array
         if rows:
             inverse = jnp.where(fits[..., None, None], jnp.linalg.inv(matrix).swapaxes(-1, -2), 0)
             zeros = jnp.zeros((len(n), *sector.shape), sector.dtype)
-            derivatives.append(jnp.put_along_axis(zeros, occupied[..., None], inverse, axis=2, inplace=False))
+            places = jnp.broadcast_to(occupied[..., None], inverse.shape)
+            derivatives.append(jnp.put_along_axis(zeros, places, inverse, axis=2, inplace=False))
     return [log_psi, *derivatives]
 
 

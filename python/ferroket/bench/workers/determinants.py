@@ -5,6 +5,7 @@ rounds.
 """
 
 import sys
+from functools import partial
 
 import ferroket as fk
 from ferroket.bench.jobs import report
@@ -22,8 +23,8 @@ def main() -> None:
         report(sampler.times_of(case, int(batch), int(rounds)))
     else:
         # Configurations at random may be such where ψ nearly vanishes: there nobody's local energies are exact.
-        options = {"tolerance": 1e-6, "chunk_sizes": local_energy.DETERMINANT_CHUNK_SIZES}
-        report(local_energy.times_of(case.hamiltonian(), case.model(), int(batch), int(rounds), **options))
+        times_of = partial(local_energy.times_of, tolerance=1e-6, chunk_sizes=local_energy.DETERMINANT_CHUNK_SIZES)
+        report(times_of(case.hamiltonian(), case.model(), int(batch), int(rounds)))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,9 @@ impl<'a, E: Orbital> LogDerivatives<'a, E> {
     pub fn evaluate(&mut self, determinant: usize, indices: &[LocalIndex], mut rows: Option<&mut [E]>) -> Complex<f64> {
         let slater = self.slater;
         if slater.check(indices).is_err() {
-            rows.into_iter().for_each(|rows| rows.fill(E::default()));
+            if let Some(rows) = rows {
+                rows.fill(E::default());
+            }
             return Complex::new(f64::NEG_INFINITY, 0.0);
         }
         let mut log_psi = Complex::default();
