@@ -107,12 +107,20 @@ mod tests {
         compare::<f64, 1>(40, &[20, 17]);
     }
 
+    /// Of any rank; but a number that is none stays one.
     #[test]
     fn a_singular_matrix_has_no_logarithm() {
-        let random = RandomSlater::<1>::of(vec![[1.0], [2.0], [2.0], [4.0], [1.0], [0.0]], 3, 1, &[2]);
-        let slater = Slater::<f64>::new::<f64, 1>(random.tables(), 3).expect("tables");
-        let mut derivatives = LogDerivatives::new(&slater);
-        assert_eq!(derivatives.evaluate(0, &[1, 1, 0], None).re, f64::NEG_INFINITY);
+        for (n, rank) in [(2, 1), (2, 0), (3, 1), (40, 0), (40, 17)] {
+            let number = |row: usize, column: usize| if row < rank { ((row * n + column) as f64).sin() } else { 0.0 };
+            let mut rows: Vec<_> = (0..n * n).map(|place| [number(place / n, place % n)]).collect();
+            for (expected, changed) in [(f64::NEG_INFINITY, rows[0]), (f64::NAN, [f64::NAN])] {
+                rows[0] = changed;
+                let random = RandomSlater::<1>::of(rows.clone(), n, 1, &[n]);
+                let slater = Slater::<f64>::new::<f64, 1>(random.tables(), n).expect("tables");
+                let found = LogDerivatives::new(&slater).evaluate(0, &vec![1; n], None).re;
+                assert!(found == expected || (found.is_nan() && expected.is_nan()), "{found} for rank {rank} of {n}");
+            }
+        }
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl<E: Orbital> Solver<E> {
     pub(super) fn solve(
         &mut self,
         orbitals: &[E],
-        occupied: impl ExactSizeIterator<Item = usize>,
+        occupied: impl ExactSizeIterator<Item = usize> + Clone,
         empty: impl Iterator<Item = usize>,
         w: &mut [E],
     ) -> Determinant<E> {
@@ -102,7 +102,7 @@ impl<E: Orbital> Solver<E> {
     fn solve_at_all(
         &mut self,
         orbitals: &[E],
-        occupied: impl ExactSizeIterator<Item = usize>,
+        occupied: impl ExactSizeIterator<Item = usize> + Clone,
         empty: impl Iterator<Item = usize>,
         w: &mut [E],
     ) -> Determinant<E> {
@@ -127,7 +127,7 @@ impl<E: Orbital> Solver<E> {
     pub(super) fn inverse(
         &mut self,
         orbitals: &[E],
-        occupied: impl ExactSizeIterator<Item = usize>,
+        occupied: impl ExactSizeIterator<Item = usize> + Clone,
         inverse: &mut [E],
     ) -> Determinant<E> {
         with_subnormals(|| {
@@ -146,19 +146,26 @@ impl<E: Orbital> Solver<E> {
     }
 
     /// Decomposes Aᵀ, with the rows of M `(modes, n)` that are occupied in A.
-    fn decompose(&mut self, orbitals: &[E], occupied: impl ExactSizeIterator<Item = usize>) -> Determinant<E> {
+    fn decompose(&mut self, orbitals: &[E], occupied: impl ExactSizeIterator<Item = usize> + Clone) -> Determinant<E> {
         let n = occupied.len();
         if n == 0 {
             return Determinant::ONE;
         }
+        let row = |mode: usize| &orbitals[mode * n..][..n];
         let matrix = &mut self.matrix[..n * n];
-        for (column, mode) in matrix.chunks_exact_mut(n).zip(occupied) {
-            column.copy_from_slice(&orbitals[mode * n..][..n]);
+        for (column, mode) in matrix.chunks_exact_mut(n).zip(occupied.clone()) {
+            column.copy_from_slice(row(mode));
         }
         let mut matrix = MatMut::from_column_major_slice_mut(matrix, n, n);
         let memory = MemStack::new(&mut self.memory);
         let (order, inverse) = (&mut self.order[..n], &mut self.inverse_order[..n]);
         let (info, _) = factor::lu_in_place(matrix.as_mut(), order, inverse, Par::Seq, memory, Spec::default());
+        // Behind a pivot of 0, the largest there was, come no numbers.
+        if (0..n).any(|place| matrix[(place, place)].modulus() == 0.0)
+            && occupied.flat_map(row).all(|number| number.modulus().is_finite())
+        {
+            return Determinant::ZERO;
+        }
         let sign = if info.transposition_count % 2 == 1 { -E::ONE } else { E::ONE };
         (0..n).fold(Determinant { log: 0.0, phase: sign }, |so_far, place| {
             so_far.times(Determinant::of(matrix[(place, place)]))
