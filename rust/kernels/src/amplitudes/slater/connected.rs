@@ -53,11 +53,7 @@ impl<'a, E: Orbital> ConnectedRatios<'a, E> {
         if !self.moves.conserve() {
             return Ok(E::default());
         }
-        if self.state.is_zero() {
-            return Ok(E::real(f64::NAN));
-        }
-        let ratio = self.state.ratio(self.slater, &self.moves);
-        Ok(if self.state.is_even(self.slater, &self.moves) { ratio } else { -ratio })
+        Ok(self.state.ratio(self.slater, &self.moves))
     }
 }
 

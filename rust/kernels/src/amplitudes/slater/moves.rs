@@ -12,6 +12,14 @@ pub(super) struct Move {
     pub(super) filled: SmallVec<[u32; 4]>,
 }
 
+/// One fermion, which goes from a mode of a sector to another one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hop {
+    pub(super) sector: usize,
+    pub(super) from: u32,
+    pub(super) to: u32,
+}
+
 /// What happens in all sectors.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Moves {
@@ -38,6 +46,14 @@ impl Moves {
     #[inline(always)]
     pub(super) fn conserve(&self) -> bool {
         self.moves.iter().all(|there| there.emptied.len() == there.filled.len())
+    }
+
+    /// The only hop, if nothing else happens.
+    #[inline(always)]
+    pub(super) fn hop(&self) -> Option<Hop> {
+        let [there] = &*self.moves else { return None };
+        let ([from], [to]) = (&*there.emptied, &*there.filled) else { return None };
+        Some(Hop { sector: there.sector, from: *from, to: *to })
     }
 
     /// Sector by sector.

@@ -77,15 +77,8 @@ impl<E: Orbital> Ratios for Amplitudes<'_, E> {
             return ratios;
         }
         for ((ratio, sample), reversed) in ratios.iter_mut().zip(samples).zip(reversed).take(n) {
-            let state = &self.states[sample];
             let moves = if reversed { &change.back } else { &change.there };
-            *ratio = if state.is_zero() {
-                E::real(f64::NAN)
-            } else if state.is_even(self.slater, moves) {
-                state.ratio(self.slater, moves)
-            } else {
-                -state.ratio(self.slater, moves)
-            };
+            *ratio = self.states[sample].ratio(self.slater, moves);
         }
         ratios
     }

@@ -1,9 +1,10 @@
 //! Determinants at one configuration.
 
-use super::moves::{Move, Moves};
+use super::moves::{Hop, Move, Moves};
 use super::solver::{Determinant, Solver, determinant};
 use super::{Orbital, Sector, Slater};
 use crate::sites::LocalIndex;
+use smallvec::SmallVec;
 
 /// W of one determinant among others is used if its numbers are no larger. They are the ratios to a configuration where
 /// this determinant is that much smaller than elsewhere: with errors as much larger, which others wouldn't share.
@@ -35,6 +36,8 @@ pub(super) struct State<E> {
     is_regular: Vec<bool>,
     /// ψ.
     psi: Determinant<E>,
+    /// Whether it is 0, or no number.
+    is_zero: bool,
     /// The pivots since W was computed, for each determinant and sector.
     pivots: Vec<Pivots>,
     /// A row of W.
@@ -53,6 +56,7 @@ impl<E: Orbital> Default for State<E> {
             shares: Vec::new(),
             is_regular: Vec::new(),
             psi: Determinant::ZERO,
+            is_zero: true,
             pivots: Vec::new(),
             row: Vec::new(),
             moves: 0,
@@ -68,17 +72,26 @@ impl<E: Orbital> State<E> {
         self.occupied.clear();
         self.empty.clear();
         for sector in &slater.sectors {
-            let starts = [self.empty.len(), self.occupied.len()];
-            for (mode, &index) in indices[sector.modes.clone()].iter().enumerate() {
-                let is_occupied = usize::from(index != 0);
-                let modes = [&mut self.empty, &mut self.occupied].into_iter().nth(is_occupied).expect("one of two");
-                self.place.push((modes.len() - starts[is_occupied]) as u32);
-                modes.push(mode as u32);
-            }
-            if self.occupied.len() != sector.fermions.end {
-                self.psi = Determinant::ZERO;
+            let here = &indices[sector.modes.clone()];
+            if here.iter().filter(|&&index| index != 0).count() != sector.fermions.len() {
+                (self.psi, self.is_zero) = (Determinant::ZERO, true);
                 return;
             }
+            // One more mode each than there are, since each is written to both, and counted in one.
+            let starts = [self.empty.len(), self.occupied.len()];
+            self.empty.resize(starts[0] + sector.empty.len() + 1, 0);
+            self.occupied.resize(starts[1] + sector.fermions.len() + 1, 0);
+            let (mut empty, mut occupied) = (0, 0);
+            for (mode, &index) in here.iter().enumerate() {
+                self.empty[starts[0] + empty] = mode as u32;
+                self.occupied[starts[1] + occupied] = mode as u32;
+                let is_occupied = index != 0;
+                self.place.push(if is_occupied { occupied } else { empty } as u32);
+                occupied += usize::from(is_occupied);
+                empty += usize::from(!is_occupied);
+            }
+            self.empty.pop();
+            self.occupied.pop();
         }
         self.w.resize(slater.determinants * slater.w_len(), E::default());
         self.solve(slater, solver);
@@ -90,7 +103,7 @@ impl<E: Orbital> State<E> {
         self.is_regular.clear();
         self.pivots.clear();
         self.pivots.resize(n * slater.sectors.len(), Pivots::default());
-        let mut psi = Vec::with_capacity(n);
+        let mut psi = SmallVec::<[_; 4]>::new();
         for index in 0..n {
             let mut product = Determinant::ONE;
             let mut is_regular = true;
@@ -103,6 +116,7 @@ impl<E: Orbital> State<E> {
             self.is_regular.push(is_regular);
         }
         self.psi = Determinant::sum(&psi);
+        self.is_zero = !self.psi.log.is_finite() || (n == 1 && !self.is_regular[0]);
         self.shares.clear();
         self.shares.extend(psi.iter().map(|&of| if n == 1 { E::ONE } else { of.over(self.psi) }));
     }
@@ -120,23 +134,43 @@ impl<E: Orbital> State<E> {
         let empty = self.empty[sector.empty.clone()].iter().map(|&mode| mode as usize);
         let found = solver.solve(slater.orbitals(index, sector), occupied, empty, w);
         // With one determinant the errors of W are those of ψ.
-        let largest = if slater.determinants == 1 { f64::MAX } else { LARGEST };
-        let is_exact = found.log.is_finite() && w.iter().all(|number| number.modulus() <= largest);
-        (found, is_exact)
+        let are_small = slater.determinants == 1 || w.iter().all(|number| number.modulus() <= LARGEST);
+        (found, found.log.is_finite() && are_small)
     }
 
     /// Whether ψ is 0, or no number.
     #[inline(always)]
     pub(super) fn is_zero(&self) -> bool {
-        !self.psi.log.is_finite() || (self.is_regular.len() == 1 && !self.is_regular[0])
+        self.is_zero
     }
 
-    /// The ratio of ψ with the fermions moved to that here, up to the sign of the order of the modes.
+    /// The ratio of ψ with the fermions moved to that here; no number where ψ is 0 here. The moves keep each sector's
+    /// fermions.
     #[inline(always)]
     pub(super) fn ratio(&self, slater: &Slater<E>, moves: &Moves) -> E {
-        if slater.determinants == 1 {
-            return self.ratio_of(slater, 0, moves);
+        if self.is_zero {
+            return E::real(f64::NAN);
         }
+        let (ratio, is_even) = match moves.hop() {
+            Some(hop) if slater.determinants == 1 => self.ratio_of_hop(slater, hop),
+            _ => (self.ratio_of_all(slater, moves), self.is_even(slater, moves)),
+        };
+        if is_even { ratio } else { -ratio }
+    }
+
+    /// What most operators ask for, with one determinant: the number of W, and whether there is an even number of fermions
+    /// between the modes.
+    #[inline(always)]
+    fn ratio_of_hop(&self, slater: &Slater<E>, Hop { sector, from, to }: Hop) -> (E, bool) {
+        let sector = &slater.sectors[sector];
+        let place = &self.place[sector.modes.clone()];
+        let (column, row) = (place[from as usize], place[to as usize]);
+        let ratio = self.w[sector.w.start + row as usize * sector.fermions.len() + column as usize];
+        (ratio, (column + (to - row) + u32::from(from < to)).is_multiple_of(2))
+    }
+
+    /// The ratio for any moves, up to the sign of the order of the modes.
+    fn ratio_of_all(&self, slater: &Slater<E>, moves: &Moves) -> E {
         (0..slater.determinants).fold(E::default(), |mut sum, index| {
             sum += self.summand(slater, index, moves);
             sum
@@ -201,8 +235,7 @@ impl<E: Orbital> State<E> {
 
     /// Whether moving the fermions takes an even permutation of the occupied modes, which have to be in order, as those
     /// that are emptied and filled are.
-    #[inline(always)]
-    pub(super) fn is_even(&self, slater: &Slater<E>, moves: &Moves) -> bool {
+    fn is_even(&self, slater: &Slater<E>, moves: &Moves) -> bool {
         let mut swaps = 0;
         for there in moves.iter() {
             let place = &self.place[slater.sectors[there.sector].modes.clone()];
