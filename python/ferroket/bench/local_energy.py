@@ -176,7 +176,7 @@ def _known(
     yield _row(name, times, bar)
 
 
-def _determinants(bar: float, batch: int, rounds: int, name: str) -> Iterator[Row]:
+def _determinants(bar: float | None, batch: int, rounds: int, name: str) -> Iterator[Row]:
     """A sum of determinants, or a product with one."""
     times = jobs.run(
         "determinants", 1, "local-energy", name, str(batch), str(rounds), env=jobs.THREADS, timeout=_TIMEOUT
