@@ -243,7 +243,7 @@ def test_a_signal_ends_all(kind: str, signum: signal.Signals, tmp_path: Path) ->
     with launched(tmp_path, PSUM + WORK_FOR_EVER, "-n", "2", kind=kind) as job:
         job.read(r"of 2: 1", 2)
         job.process.send_signal(signum)
-        assert job.end(5).returncode == 128 + signum
+        assert job.end(SOON).returncode == 128 + signum
 
 
 @pytest.mark.mpi
