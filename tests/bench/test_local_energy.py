@@ -7,7 +7,7 @@ import netket as nk
 import numpy as np
 import pytest
 
-from ferroket.bench import hamiltonians, jobs, local_energy, models, sampler
+from ferroket.bench import hamiltonians, jobs, local_energy, models, sampler, states
 from ferroket.distributed import affinity
 
 PEERS = [local_energy.DEFAULT]
@@ -44,6 +44,15 @@ def test_determinants_are_measured_apart(benchmark):
     assert row.case == "H6 in STO-3G, generalised Slater2nd"
     assert {benchmark.OURS, benchmark.NETKET if benchmark is sampler else benchmark.DEFAULT} <= set(row.seconds)
     assert all(seconds > 0 for seconds in row.seconds.values())
+
+
+def test_bars_of_determinants():
+    bars = {name: (bar, case.sampling_bar, case.step_bar) for name, (case, bar) in states.DETERMINANTS.items()}
+    assert bars.pop("H6 in STO-3G, generalised Slater2nd") == (None, None, None)
+    assert bars.pop("Fermi-Hubbard 6×6, Slater2nd") == (50, 15, 15)
+    assert bars.pop("Fermi-Hubbard 8×8, Slater2nd") == (100, 30, 15)
+    assert len(bars) == 5
+    assert set(bars.values()) == {(30, 10, 15)}
 
 
 @pytest.mark.thorough

@@ -137,6 +137,7 @@ class Beside:
 
         with _evaluated_by(evaluate):
             rest = self.log_psi(variables, x)
+        assert len(found) == self.count, "another function is evaluated than the one that was read"
         return rest, found
 
 
