@@ -18,6 +18,18 @@ pub trait Functions: Copy {
     #[must_use]
     fn tanh(x: Self) -> Self;
 
+    /// 1 / (1 + e^-x).
+    #[must_use]
+    fn sigmoid(x: Self) -> Self;
+
+    /// ln (1 + e^x).
+    #[must_use]
+    fn softplus(x: Self) -> Self;
+
+    /// The greater one of x and 0.
+    #[must_use]
+    fn relu(x: Self) -> Self;
+
     /// cosh x and sinh x.
     #[must_use]
     fn cosh_sinh(x: Self) -> (Self, Self);
@@ -43,10 +55,10 @@ pub trait Functions: Copy {
 /// the last ones are short enough to be multiplied by such integers exactly.
 macro_rules! functions {
     ($($t:ident, $bits:ident, $module:ident: whole $whole:literal, exponent $bias:literal << $mantissa:literal,
-       ln2 $ln2:expr, half_pi $half_pi:expr, within $limit:literal and $angles:literal, terms $exp:literal $sin:literal $cos:literal;
+       ln2 $ln2:expr, half_pi $half_pi:expr, within $limit:literal and $angles:literal, terms $exp:literal $sin:literal $cos:literal $ln:literal;
     )+) => {$(
         mod $module {
-            use super::{Functions, RangeInclusive, taylor};
+            use super::{Functions, RangeInclusive, artanh, taylor};
             use std::$t::consts::{FRAC_2_PI, LOG2_E};
 
             const WHOLE: $t = $whole;
@@ -89,6 +101,25 @@ macro_rules! functions {
                 fn tanh(x: Self) -> Self {
                     let small = <Self as Functions>::exp(-2.0 * x.abs());
                     ((1.0 - small) / (1.0 + small)).copysign(x)
+                }
+
+                #[inline(always)]
+                fn sigmoid(x: Self) -> Self {
+                    1.0 / (1.0 + <Self as Functions>::exp(-x))
+                }
+
+                #[inline(always)]
+                fn softplus(x: Self) -> Self {
+                    // ln (1 + s) = 2 artanh (s / (2 + s))
+                    let small = <Self as Functions>::exp(-x.abs());
+                    let argument = small / (2.0 + small);
+                    let series = polynomial(argument * argument, const { artanh::<$ln>() });
+                    <Self as Functions>::relu(x) + 2.0 * argument * series
+                }
+
+                #[inline(always)]
+                fn relu(x: Self) -> Self {
+                    if x < 0.0 { 0.0 } else { x }
                 }
 
                 #[inline(always)]
@@ -139,11 +170,11 @@ macro_rules! functions {
 functions! {
     f32, u32, single: whole 12_582_912.0, exponent 127 << 23,
         ln2 [0.693_145_75, 1.428_606_8e-6], half_pi [1.570_312_5, 4.837_513e-4, 7.549_533_6e-8, 2.563_344e-12],
-        within 87.0 and 8192.0, terms 8 5 6;
+        within 87.0 and 8192.0, terms 8 5 6 8;
     f64, u64, double: whole 6_755_399_441_055_744.0, exponent 1023 << 52,
         ln2 [0.693_147_180_559_890_3, 5.497_923_018_708_371e-14],
         half_pi [1.570_796_326_734_125_6, 6.077_100_506_303_966e-11, 2.022_266_248_795_950_6e-21],
-        within 708.0 and 1e6, terms 14 9 10;
+        within 708.0 and 1e6, terms 14 9 10 17;
 }
 
 /// The coefficients of Taylor's series of e^x, by descending powers; of those of sin and cos, whose powers have a step of 2
@@ -167,6 +198,17 @@ const fn taylor<const N: usize>(step: usize, first: usize) -> [f64; N] {
     coefficients
 }
 
+/// The coefficients of the series of artanh x / x in x², by descending powers.
+const fn artanh<const N: usize>() -> [f64; N] {
+    let mut coefficients = [0.0; N];
+    let mut place = 0;
+    while place < N {
+        coefficients[N - 1 - place] = 1.0 / (2 * place + 1) as f64;
+        place += 1;
+    }
+    coefficients
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,12 +223,21 @@ mod tests {
         }
     }
 
+    fn sigmoid(x: f64) -> f64 {
+        1.0 / (1.0 + (-x).exp())
+    }
+
+    fn softplus(x: f64) -> f64 {
+        x.max(0.0) + (-x.abs()).exp().ln_1p()
+    }
+
     proptest! {
         #[test]
         fn double_precision(x in -700.0..700.0, small in -3.0..3.0, angle in -1e6..1e6) {
             for x in [x, small] {
                 compare(x, &[Functions::exp(x)], &[x.exp()], 5e-16);
                 compare(x, &[Functions::tanh(x)], &[x.tanh()], 5e-16);
+                compare(x, &[Functions::sigmoid(x), Functions::softplus(x)], &[sigmoid(x), softplus(x)], 5e-16);
                 let (cosh, sinh) = Functions::cosh_sinh(x);
                 compare(x, &[cosh, sinh], &[x.cosh(), x.sinh()], 1e-15);
             }
@@ -210,6 +261,8 @@ mod tests {
                 let wide = f64::from(x);
                 compare(wide, &[Functions::exp(x).into()], &[wide.exp()], 3e-7);
                 compare(wide, &[Functions::tanh(x).into()], &[wide.tanh()], 3e-7);
+                let found = [Functions::sigmoid(x).into(), Functions::softplus(x).into()];
+                compare(wide, &found, &[sigmoid(wide), softplus(wide)], 3e-7);
                 let (cosh, sinh) = Functions::cosh_sinh(x);
                 compare(wide, &[cosh.into(), sinh.into()], &[wide.cosh(), wide.sinh()], 4e-7);
             }
@@ -229,6 +282,8 @@ mod tests {
         assert_eq!(Functions::cosh_sinh(0.0_f64), (1.0, 0.0));
         assert_eq!(Functions::sin_cos(0.0_f32), (0.0, 1.0));
         assert!(Functions::exp(-1e9_f32) > 0.0 && Functions::exp(1e9_f32).is_finite());
+        assert_eq!((Functions::relu(-2.0_f64), Functions::relu(2.0_f64)), (0.0, 2.0));
+        assert!(Functions::relu(f64::NAN).is_nan() && Functions::softplus(f64::NAN).is_nan());
         assert!(Functions::tanh(f64::NAN).is_nan() && Functions::exp(f32::NAN).is_nan());
     }
 }

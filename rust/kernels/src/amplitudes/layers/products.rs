@@ -1,0 +1,126 @@
+//! Products of a few rows with a matrix.
+
+use crate::numbers::{MULTIPLE, Real};
+use pulp::Simd;
+use std::array::from_fn;
+
+/// So many rows are multiplied at once: each vector of the matrix is read for all of them.
+pub(super) const TOGETHER: usize = 8;
+
+/// Vectors of a result that are kept in registers for each row, if there are 32 registers, or 16.
+const VECTORS: [usize; 2] = [2, 1];
+
+/// `y = bias + x matrix` for a `matrix (depth, columns)` and `y (n, columns)`, with a multiple of [`MULTIPLE`] columns. A
+/// row of x are the first `depth` of `stride` numbers.
+///
+/// A row's results are sums in the order of the matrix's rows, beside whichever other rows it is. `memory` has room for
+/// [`TOGETHER`] rows.
+#[inline(always)]
+pub(super) fn multiply<T: Real, S: Simd>(
+    simd: S,
+    stride: usize,
+    x: &[T],
+    (matrix, bias): (&[T], &[T]),
+    memory: &mut [T],
+    y: &mut [T],
+) {
+    let columns = bias.len();
+    let matrix: &[T::Vector<S>] = bytemuck::cast_slice(matrix);
+    let bias: &[T::Vector<S>] = bytemuck::cast_slice(bias);
+    let (mut x, mut y) = (x, y);
+    macro_rules! rows {
+        ($($rows:literal)+) => {$(
+            while x.len() >= $rows * stride {
+                let (these, others) = x.split_at($rows * stride);
+                let (results, other_results) = std::mem::take(&mut y).split_at_mut($rows * columns);
+                block::<T, S, $rows>(simd, stride, these, (matrix, bias), memory, results);
+                (x, y) = (others, other_results);
+            }
+        )+};
+    }
+    rows!(8 4 2 1);
+}
+
+/// As [`multiply`], of so many rows.
+#[inline(always)]
+fn block<T: Real, S: Simd, const R: usize>(
+    simd: S,
+    stride: usize,
+    x: &[T],
+    (matrix, bias): (&[T::Vector<S>], &[T::Vector<S>]),
+    memory: &mut [T],
+    y: &mut [T],
+) {
+    // Number by number, all rows' side by side.
+    let turned = memory.as_chunks_mut::<R>().0;
+    let turned = &mut turned[..matrix.len() / bias.len()];
+    for (row, x) in x.chunks_exact(stride).enumerate() {
+        for (numbers, &number) in turned.iter_mut().zip(x) {
+            numbers[row] = number;
+        }
+    }
+    let y: &mut [T::Vector<S>] = bytemuck::cast_slice_mut(y);
+    let [many, few] = VECTORS;
+    let at_once = if S::REGISTER_COUNT >= 32 || R < TOGETHER { many } else { few };
+    for place in (0..bias.len()).step_by(at_once) {
+        if at_once == many && place + many <= bias.len() {
+            columns::<T, S, R, { VECTORS[0] }>(simd, turned, (matrix, bias), place, y);
+        } else {
+            columns::<T, S, R, { VECTORS[1] }>(simd, turned, (matrix, bias), place, y);
+        }
+    }
+}
+
+/// As [`block`], of the vectors from `place` on.
+#[inline(always)]
+fn columns<T: Real, S: Simd, const R: usize, const V: usize>(
+    simd: S,
+    x: &[[T; R]],
+    (matrix, bias): (&[T::Vector<S>], &[T::Vector<S>]),
+    place: usize,
+    y: &mut [T::Vector<S>],
+) {
+    let stride = bias.len();
+    let mut sums: [[T::Vector<S>; V]; R] = [from_fn(|vector| bias[place + vector]); R];
+    for (numbers, row) in x.iter().zip(matrix.chunks_exact(stride)) {
+        let row: [_; V] = from_fn(|vector| row[place + vector]);
+        for (sums, &number) in sums.iter_mut().zip(numbers) {
+            let number = T::splat(simd, number);
+            for (sum, &of_row) in sums.iter_mut().zip(&row) {
+                *sum = T::times_plus(simd, number, of_row, *sum);
+            }
+        }
+    }
+    for (y, sums) in y.chunks_exact_mut(stride).zip(sums) {
+        y[place..][..V].copy_from_slice(&sums);
+    }
+}
+
+/// `bias + Σ_i x_i w_i` of each row of x, the first numbers of `stride`.
+#[inline(always)]
+pub(super) fn sum_up<T: Real>(stride: usize, x: &[T], (weights, bias): (&[T], T), y: &mut [T]) {
+    for (x, y) in x.chunks_exact(stride).zip(y) {
+        // As many sums as fill some registers.
+        let mut sums = [T::default(); SUMS];
+        let (parts, rest) = x[..weights.len()].as_chunks::<SUMS>();
+        let (weights, last_weights) = weights.as_chunks::<SUMS>();
+        let rows = parts.iter().zip(weights).map(|(x, weights)| (&x[..], &weights[..])).chain([(rest, last_weights)]);
+        for (x, weights) in rows {
+            for ((sum, &x), &weight) in sums.iter_mut().zip(x).zip(weights) {
+                *sum = *sum + x * weight;
+            }
+        }
+        let mut count = SUMS;
+        while count > 1 {
+            count /= 2;
+            let (first, second) = sums.split_at_mut(count);
+            for (sum, &other) in first.iter_mut().zip(&*second) {
+                *sum = *sum + other;
+            }
+        }
+        *y = bias + sums[0];
+    }
+}
+
+/// Partial sums of [`sum_up`].
+const SUMS: usize = 2 * MULTIPLE;
