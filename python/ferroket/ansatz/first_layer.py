@@ -143,7 +143,7 @@ def read(log_psi: Callable[[Any, jax.Array], jax.Array], variables: Any, x: jax.
 
     def rest(variables: Any, x: jax.Array, sums: jax.Array) -> jax.Array:
         ends = [sum(widths[: place + 1]) for place in range(len(widths) - 1)]
-        parts = jnp.split(sums, ends)
+        parts = jnp.split(sums, ends) if ends else [sums]
         return follow(_Boundary([_like(part, like) for part, like in zip(parts, likes, strict=True)]), variables, x)
 
     return FirstLayer(sum(widths), sums, rest)

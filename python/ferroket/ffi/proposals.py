@@ -15,6 +15,7 @@ from ferroket.ffi.chains import key_words
 from ferroket.ffi.compact import on_one_device
 from ferroket.ffi.family import Attribute, Attributes, for_handler, static
 from ferroket.ffi.first_layer import Layer
+from ferroket.ffi.layers import names_of
 from ferroket.ffi.primitives import batched
 from ferroket.ffi.varying import align
 
@@ -91,11 +92,14 @@ def chain_proposals(
     sizes: jax.Array,
     layer: Layer,
     of_rule: Sequence[jax.Array],
+    layers: Sequence[jax.Array] = (),
+    activations: Sequence[str] = (),
     **attributes: Attribute,
 ) -> tuple[Chains, jax.Array, jax.Array, jax.Array]:
     """Has chains go on, by the rule of Metropolis and Hastings, until they need |ψ|^p where they don't know it.
 
-    A chain is the same for any number of proposals, and beside whichever others.
+    A chain is the same for any number of proposals, and beside whichever others. Where the layers behind the first one
+    are given, the chains make all moves.
 
     Args:
         chains: The chains. They may not be sharded, except by :func:`jax.shard_map`.
@@ -105,6 +109,8 @@ def chain_proposals(
         sizes: How many local states each site has, uint16 ``(N,)``.
         layer: The first layer of the network, of the dtype of the logarithms; with H = 0 where there is none.
         of_rule: The numbers of the rule that proposes moves.
+        layers: The matrix and the bias of each layer behind the first one, and the power p, of the same dtype.
+        activations: Their functions, as :func:`~ferroket.ffi.dense_layers` has them.
         attributes: ``rule``, its name; ``sweep``, how many moves are proposed between samples; the rule's own.
 
     Returns:
@@ -115,7 +121,9 @@ def chain_proposals(
     """
     before = (answers, numbers.astype(np.uint32), key_words(key), sizes.astype(np.uint16))
     updated = [getattr(chains, field.name) for field in fields(Chains)]
-    results = chain_proposals_p.bind(*align([*before, *updated, *layer, *of_rule]), attributes=static(attributes))
+    args = align([*before, *updated, *layer, *layers, *of_rule])
+    attributes["activations"] = names_of(activations)
+    results = chain_proposals_p.bind(*args, attributes=static(attributes))
     return Chains(*results[:_N_UPDATED]), *results[_N_UPDATED:]
 
 

@@ -14,11 +14,12 @@ import netket.jax as nkjax
 import numpy as np
 
 from ferroket._compat.sharding import is_out_of_reach, on_each_device
-from ferroket.ansatz import determinants, first_layer
+from ferroket.ansatz import determinants, first_layer, layers
 from ferroket.ansatz.amplitudes import first_and_step
 from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.first_layer import FirstLayer
-from ferroket.ffi import connected_sums, distinct_rows
+from ferroket.ansatz.layers import Layers
+from ferroket.ffi import connected_sums, dense_layers, distinct_rows
 from ferroket.ffi.varying import align
 from ferroket.local_energy.chunks import chunk_size_of
 from ferroket.operator.algebra.accelerated import Accelerated
@@ -179,7 +180,7 @@ def _network(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array) -> 
 
 
 def _with_first_layer(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array) -> Network:
-    """A network whose first layer is updated where that pays."""
+    """A network whose first layer is updated where that pays, and whose others are evaluated in Rust if they are dense."""
 
     def whole(x: jax.Array, _: jax.Array) -> jax.Array:
         return logpsi(variables, x)
@@ -193,10 +194,14 @@ def _with_first_layer(logpsi: LogPsi, variables: Any, form: Form, samples: jax.A
     last = jnp.asarray(sizes - 1)[kind] if kind.size else sizes[0] - 1
     dtype = jnp.promote_types(jax.eval_shape(layer.sums, variables, _like_one(samples)).dtype, jnp.float32)
     tables = layer.tables(variables, first, step, last, max(sites.sizes), dtype)
+    others = layers.read(layer, variables, _like_one(samples))
+    matrices = None if others is None else others.tables(variables)
 
     def updated(x: jax.Array, sample: jax.Array) -> jax.Array:
         states = {"starts": sites.starts, "steps": sites.steps, "sizes": sites.sizes}
         sums = connected_sums(x, samples, sample, kind, tables, **states)
+        if others is not None and matrices is not None:
+            return dense_layers(sums, matrices, others.activations)
         return jax.vmap(layer.rest, (None, 0, 0))(variables, x, sums)
 
     return _on_cpu(updated, whole)
@@ -214,8 +219,10 @@ def _on_cpu(network: Network, elsewhere: Network) -> Network:
 
 def factors_of(
     logpsi: LogPsi, variables: Any, form: Form, samples: Any
-) -> tuple[determinants.Beside | None, FirstLayer | None]:
+) -> tuple[determinants.Beside | None, FirstLayer | None, Layers | None]:
     """What of a network is updated for the configurations that an operator connects: determinants, and a first layer.
+
+    Also, what layers behind it Rust evaluates.
 
     Args:
         logpsi: The network, a function of variables and configurations.
@@ -224,7 +231,9 @@ def factors_of(
         samples: Samples ``(Ns, N)``, or their shape.
     """
     beside = determinants_of(logpsi, variables, form, samples)
-    return beside, _first_layer_of(with_primitives(logpsi) if beside is None else beside.rest, variables, form, samples)
+    rest = with_primitives(logpsi) if beside is None else beside.rest
+    layer = _first_layer_of(rest, variables, form, samples)
+    return beside, layer, None if layer is None else layers.read(layer, variables, _like_one(samples))
 
 
 def determinants_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> determinants.Beside | None:

@@ -9,6 +9,7 @@ from netket.vqs import MCMixedState, MCState
 
 from ferroket._compat.netket import log_psi_of
 from ferroket._deprecation import renamed_attribute
+from ferroket.ansatz.layers import evaluated_in_rust
 from ferroket.local_energy import known_model, patching
 from ferroket.local_energy.any_network import factors_of
 from ferroket.local_energy.chunks import chunk_size_of
@@ -33,6 +34,8 @@ class Explanation:
     first_layer: int | None = None
     """How many sums over the sites a network's first layer has, which are updated for connected configurations; None if
     it has none, or where it is computed."""
+    layers: int = 0
+    """How many dense layers behind the first one are evaluated in Rust."""
     determinants: int = 0
     """How many determinants the network is a product with, whose ratios are known."""
 
@@ -44,6 +47,8 @@ class Explanation:
             lines.append(f"configurations at once: {self.chunk_size}")
         if self.first_layer is not None:
             lines.append(f"its first layer, {self.first_layer} sums over the sites, is updated and not computed")
+        if self.layers:
+            lines.append(evaluated_in_rust(self.layers))
         if self.determinants:
             times = "a determinant, whose ratios" if self.determinants == 1 else "determinants, whose ratios"
             lines.append(f"it is something times {times} come from Rust")
@@ -76,9 +81,11 @@ def explain(vstate: Any, operator: Any) -> Explanation:
         network = (log_psi_of(vstate), vstate.variables)
         chunk_size = chunk_size_of(vstate.chunk_size, n_samples, operator._form, *network, x)
         words = "the network on the connected configurations whose matrix elements aren't zero, in chunks"
-        beside, layer = factors_of(*network, operator._form, x) if platform == "cpu" else (None, None)
+        found = factors_of(*network, operator._form, x) if platform == "cpu" else (None, None, None)
+        beside, layer, others = found
         width, count = None if layer is None else layer.width, 0 if beside is None else beside.count
-        return Explanation("any network", None, words, reasons, chunk_size, width, count)
+        n_layers = 0 if others is None else len(others.activations)
+        return Explanation("any network", None, words, reasons, chunk_size, width, n_layers, count)
     assert ansatz is not None
     words = f"amplitude ratios of {ansatz.name} in Rust; no connected configurations"
     return Explanation("known ratios", ansatz.name, words)

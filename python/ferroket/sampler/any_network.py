@@ -2,7 +2,8 @@
 
 A loop of one program: the network on the configurations that the chains ask about, and one call that tells them the
 answers, and lets them go on until they ask again. A move that leads nowhere is made without the network. Where the
-network's first layer is a sum over the sites, Rust updates the sums, and XLA evaluates the rest.
+network's first layer is a sum over the sites, Rust updates the sums, and XLA evaluates the rest. Where that is dense
+layers with functions that Rust knows, Rust evaluates them, too, and there is no loop.
 """
 
 import functools
@@ -16,10 +17,11 @@ import netket.jax as nkjax
 import numpy as np
 
 from ferroket._compat.sharding import is_out_of_reach, on_each_device
-from ferroket.ansatz import first_layer
+from ferroket.ansatz import first_layer, layers
 from ferroket.ansatz.amplitudes import first_and_step
 from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.first_layer import FirstLayer
+from ferroket.ansatz.layers import Layers
 from ferroket.ffi import Chains, Layer, chain_proposals
 from ferroket.operator import compiled
 from ferroket.operator.algebra.sectors import own_constraints
@@ -81,12 +83,23 @@ def samples(
     return result
 
 
-def first_layer_of(sampler: Any, machine: Any, parameters: Any) -> FirstLayer | None:
-    """The first layer of a model that is updated along the chains of a sampler, if there is one."""
-    network = _Network(with_primitives(machine.apply), sampler.chunk_size, own_constraints(sampler.hilbert))
-    x = jax.ShapeDtypeStruct((1, sampler.hilbert.size), sampler.dtype)
-    log_psi = jax.eval_shape(machine.apply, parameters, x)
-    return network.first_layer(parameters, jax.ShapeDtypeStruct(x.shape[1:], x.dtype), _dtype(log_psi.dtype))
+def layers_of(sampler: Any, machine: Any, parameters: Any) -> tuple[FirstLayer | None, Layers | None]:
+    """The first layer of a model that is updated along the chains of a sampler, and the layers that Rust evaluates."""
+    leaves, treedef = jax.tree.flatten(parameters)
+    shapes = tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+    return _layers_of(machine, sampler.hilbert, sampler.dtype, treedef, shapes)
+
+
+@functools.lru_cache(maxsize=256)
+def _layers_of(
+    machine: Any, hilbert: Any, dtype: Any, treedef: Any, shapes: tuple[Any, ...]
+) -> tuple[FirstLayer | None, Layers | None]:
+    network = _Network(with_primitives(machine.apply), None, own_constraints(hilbert))
+    variables = treedef.unflatten(jax.ShapeDtypeStruct(*leaf) for leaf in shapes)
+    x = jax.ShapeDtypeStruct((hilbert.size,), dtype)
+    log_psi = jax.eval_shape(machine.apply, variables, jax.ShapeDtypeStruct((1, *x.shape), dtype))
+    layer = network.first_layer(variables, x, _dtype(log_psi.dtype))
+    return layer, network.layers(layer, variables, x)
 
 
 def _dtype(log_psi: Any) -> Any:
@@ -108,6 +121,10 @@ class _Network:
         if layer is None or jnp.finfo(jax.eval_shape(layer.sums, variables, x).dtype).bits > jnp.finfo(dtype).bits:
             return None
         return layer
+
+    def layers(self, layer: FirstLayer | None, variables: Any, x: jax.Array) -> Layers | None:
+        """The layers behind the first one, if Rust evaluates them."""
+        return None if layer is None or self.constraints else layers.read(layer, variables, x)
 
     def log_probabilities(
         self, layer: FirstLayer | None, variables: Any, power: jax.Array, x: jax.Array, sums: jax.Array, start: Any
@@ -158,8 +175,14 @@ def _run(
     chains = Chains.starting(index, log_prob.astype(dtype), length, kept, len(tables.constant))
     start = x[0], jnp.zeros(0, dtype) if layer is None else layer.sums(variables, x[0])
 
+    others = network.layers(layer, variables, x[0])
+    in_rust: dict[str, Any] = {}
+    if others is not None:
+        in_rust = {"layers": [*others.tables(variables), power.astype(dtype)], "activations": others.activations}
+
     def go_on(chains: Chains, answers: jax.Array) -> Carry:
-        return chain_proposals(chains, answers, numbers, key, jnp.asarray(of_sites), tables, of_rule, **attributes)
+        static = {**in_rust, **attributes}
+        return chain_proposals(chains, answers, numbers, key, jnp.asarray(of_sites), tables, of_rule, **static)
 
     def step_of_loop(carry: Carry) -> Carry:
         chains, proposals, sums, _ = carry
@@ -169,6 +192,8 @@ def _run(
         return go_on(chains, answers.astype(dtype).reshape(proposals.shape[:-1]))
 
     begun = go_on(chains, jnp.zeros((len(x), together), dtype))
-    chains, *_ = jax.lax.while_loop(lambda carry: carry[-1] > 0, step_of_loop, begun)
+    if others is None:
+        begun = jax.lax.while_loop(lambda carry: carry[-1] > 0, step_of_loop, begun)
+    chains, *_ = begun
     values = first + step * chains.samples.astype(first.dtype)
     return values, chains.accepted, chains.log_probs.astype(log_prob.dtype)

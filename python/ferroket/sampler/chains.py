@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import netket as nk
+import numpy as np
 from netket.sampler import MetropolisSamplerState
 
 from ferroket.ansatz import Ansatz, registry
@@ -88,6 +89,9 @@ def sample_chain(
     static = (chain_length, return_log_probabilities)
     if found.ansatz is not None:
         return _known(sampler, found.ansatz, machine, parameters, state, *static)
+
+    if any_network.layers_of(sampler, machine, parameters)[1] is not None:
+        return _any(sampler, machine, parameters, state, np.arange(len(state.σ), dtype=np.uint32), *static, 1)
 
     def all_chains(together: int) -> tuple[Any, MetropolisSamplerState]:
         def run(state: MetropolisSamplerState, numbers: Any) -> tuple[Any, MetropolisSamplerState]:

@@ -7,9 +7,10 @@ from netket.vqs import MCState
 
 from ferroket._compat.netket import sampled_model_of
 from ferroket._deprecation import renamed_attribute
+from ferroket.ansatz.layers import evaluated_in_rust
 from ferroket.operator.algebra.sectors import sectors
 from ferroket.sampler import chains, patching
-from ferroket.sampler.any_network import first_layer_of
+from ferroket.sampler.any_network import layers_of
 from ferroket.sampler.metropolis import MetropolisSampler
 
 
@@ -29,6 +30,9 @@ class Explanation:
     """How many sums over the sites a network's first layer has, which are updated along the chains; None if it has
     none."""
 
+    layers: int = 0
+    """How many dense layers behind the first one are evaluated in Rust, so that chains make all moves there."""
+
     at_once: int = 1
     """How many proposals of a chain the network sees at once, as far as the calls until now have found out."""
 
@@ -39,10 +43,13 @@ class Explanation:
             return "\n".join(["NetKet: NetKet's own sampler", *(f"not faster, because {r}" for r in self.reasons)])
         if self.ansatz is not None:
             return f"{self.path}: the {self.rule} rule, with amplitude ratios of {self.ansatz}"
-        lines = [f"{self.path}: the {self.rule} rule, and the network evaluated for each proposal"]
+        path = "chains in Rust" if self.layers else self.path
+        lines = [f"{path}: the {self.rule} rule, and the network evaluated for each proposal"]
         lines += [f"its amplitude ratios aren't known, because {reason}" for reason in self.reasons]
         if self.first_layer is not None:
             lines.append(f"its first layer, {self.first_layer} sums over the sites, is updated and not computed")
+        if self.layers:
+            lines.append(evaluated_in_rust(self.layers))
         if self.at_once > 1:
             lines.append(f"it sees {self.at_once} proposals of a chain at once, most of which are rejected")
         return "\n".join(lines)
@@ -74,9 +81,11 @@ def explain(vstate: Any) -> Explanation:
     if isinstance(found, list):
         return Explanation("NetKet", reasons=found)
     if found.ansatz is None:
-        layer = first_layer_of(sampler, *sampled_model_of(vstate))
+        layer, others = layers_of(sampler, *sampled_model_of(vstate))
         width = None if layer is None else layer.width
         name = found.rule.name
         search = chains.search_of(name, sampler, sampled_model_of(vstate)[0], vstate.chain_length)
-        return Explanation("chains in Rust around the network", name, None, found.reasons, width, search.together)
+        path = "chains in Rust around the network"
+        n_layers = 0 if others is None else len(others.activations)
+        return Explanation(path, name, None, found.reasons, width, n_layers, search.together)
     return Explanation("chains in Rust", found.rule.name, found.ansatz.name)

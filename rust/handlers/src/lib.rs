@@ -18,6 +18,7 @@ mod dtypes;
 mod errors;
 mod first_layer;
 mod ising;
+mod layers;
 mod local_values;
 mod marker;
 mod operators;
@@ -29,7 +30,7 @@ mod rules;
 mod testing;
 
 /// The handlers by the names under which they are registered.
-pub const HANDLERS: [(&str, Handler); 20] = [
+pub const HANDLERS: [(&str, Handler); 21] = [
     ("ferroket_chains_jastrow", chains::jastrow),
     ("ferroket_chains_rbm", chains::rbm),
     ("ferroket_chains_product", chains::product),
@@ -39,6 +40,7 @@ pub const HANDLERS: [(&str, Handler); 20] = [
     ("ferroket_determinants", determinants::logarithms),
     ("ferroket_distinct_rows", distinct::distinct_rows),
     ("ferroket_first_layer", first_layer::sums),
+    ("ferroket_layers", layers::log_psi),
     ("ferroket_ising", ising::connected_elements),
     ("ferroket_terms", padded::terms),
     ("ferroket_terms_compact", compact::terms),
@@ -73,6 +75,7 @@ mod tests {
             let first = match name {
                 "ferroket_chains_network" => "answers",
                 "ferroket_determinants" => "n",
+                "ferroket_layers" => "sums",
                 name if name.contains("chains") => "start",
                 _ => "x",
             };

@@ -1,18 +1,19 @@
-//! Markov chains around a network that XLA evaluates.
+//! Markov chains around a network, which XLA evaluates, or its layers here.
 
 use crate::dtypes::with_weights;
 use crate::errors::invalid;
 use crate::first_layer::read_layer;
+use crate::layers::read_layers;
 use crate::operators::{MatricesOf, Operator};
 use crate::rules::{check_indices, read_key, read_sweep, with_rule};
-use ferroket_kernels::amplitudes::FirstLayer;
+use ferroket_kernels::amplitudes::{FirstLayer, LayerRows, Layers};
 use ferroket_kernels::numbers::Real;
 use ferroket_kernels::sampling::rules::{Connected, TransitionRule};
 use ferroket_kernels::sampling::{Chain, EqualRows, PROGRESS_WORDS, Proposer, STREAM_WORDS, Sampling};
 use ferroket_kernels::sites::{LocalIndex, LocalStates, Sites, StateRange};
 use ferroket_xla_ffi::{Arguments, Buffer, DataType, Element, Error, Frame, Rows, handler};
 
-/// A thread has so many chains at least.
+/// A thread has so many chains at least, if they make a move each.
 const AT_LEAST: usize = 32;
 
 handler! {
@@ -23,10 +24,11 @@ handler! {
     /// Then those that become the results of the same shapes: `indices (C, N)` of uint16, the configurations; `progress
     /// (C, 5)`, `random (C, 66)` and `kept (C, R)` of uint32, see [`Chain`], zeros at first; `log_prob (C,)`;
     /// `samples (C, L, N)` of uint16; `log_probs (C, L)`; and `own_sums (C, H)`. Then
-    /// `constant (H,)` and `table (N, D - 1, H)` of a first layer, see [`FirstLayer`], with H = 0 without one; and the arguments
-    /// of the rule, as for [`crate::chains::rbm`].
+    /// `constant (H,)` and `table (N, D - 1, H)` of a first layer, see [`FirstLayer`], with H = 0 without one; the layers
+    /// behind it, see [`read_layers`], and the power p, if the chains are to be told by them and make all moves; and the
+    /// arguments of the rule, as for [`crate::chains::rbm`].
     ///
-    /// Attributes `rule` and `sweep`; of the rule `hamiltonian` also `matrices`, whether its operator has the form of
+    /// Attributes `rule`, `sweep` and `activations`; of the rule `hamiltonian` also `matrices`, whether its operator has the form of
     /// matrices. More results: `proposals (C, K, N)` of uint16; `sums (C, K, H)`, what the first layer makes
     /// of them; and `waiting ()` of int32, how many chains wait for amplitudes.
     pub(crate) fn proposals = call
@@ -77,6 +79,8 @@ fn run<'a, T: Real + Element>(
     let layer = read_layer::<T>(&mut args, sizes.iter().map(|&size| usize::from(size)))?;
     let width = layer.width();
     own_sums.expect_dims(&[chains, width])?;
+    let layers = read_layers::<T>(frame, &mut args, width)?;
+    let power = if layers.is_empty() { T::ONE } else { args.scalar("power")? };
     let proposals = results.typed::<LocalIndex>("proposals")?;
     proposals.expect_dims(&[chains, together, sites])?;
     let sums = results.typed::<T>("sums")?;
@@ -99,6 +103,8 @@ fn run<'a, T: Real + Element>(
         check_indices(indices, sizes, numbers.as_slice())?;
     }
 
+    let mut answers = answers.as_slice().to_vec();
+    let mut answers = EqualRows::new(&mut answers, together);
     let mut indices = EqualRows::new(indices, sites);
     let mut kept = EqualRows::new(kept.into_mut_slice(), kept_words);
     let mut samples = EqualRows::new(samples.into_mut_slice(), length * sites);
@@ -112,7 +118,7 @@ fn run<'a, T: Real + Element>(
         .enumerate()
         .map(|(place, ((progress, random), log_prob))| Conversation {
             number: numbers.as_slice()[place],
-            answers: &answers.as_slice()[place * together..][..together],
+            answers: answers.take(),
             proposals: proposals.take(),
             sums: sums.take(),
             chain: Chain {
@@ -125,10 +131,10 @@ fn run<'a, T: Real + Element>(
                 samples: samples.take(),
                 log_probs: log_probs.take(),
             },
-            waits: false,
+            waits: true,
         })
         .collect();
-    let proceed = Proceed { frame, sampling, layer, kept_words };
+    let proceed = Proceed { frame, sampling, layer, layers: &layers, power, kept_words };
     if frame.attr_str("rule")? == "hamiltonian" && frame.attr_bool("matrices")? {
         let sites = &sites_of(sizes)?;
         let states = &LocalStates::new(sites).map_err(|error| invalid(&error))?;
@@ -161,6 +167,8 @@ struct Proceed<'p, 'a, T> {
     frame: &'p Frame<'a>,
     sampling: &'p Sampling,
     layer: FirstLayer<'a, T>,
+    layers: &'p Layers<T>,
+    power: T,
     kept_words: usize,
 }
 
@@ -171,15 +179,41 @@ impl<T: Real> Proceed<'_, '_, T> {
         conversations: &mut [Conversation<T>],
         rule: impl Fn() -> R + Sync,
     ) -> Result<(), Error> {
-        let Self { frame, sampling, layer, kept_words } = *self;
+        let Self { frame, sampling, layer, layers, power, kept_words } = *self;
         let words = rule().kept();
         if kept_words != words {
             return Err(Error::invalid(format!("the rule keeps {words} words for each chain, not {kept_words}")));
         }
-        frame.pool().for_each_part(conversations.len(), AT_LEAST, Rows::new(conversations, 1), |_, part| {
+        // A part of the chains would take layers as long as all of them.
+        let share = conversations.len().div_ceil(frame.pool().threads());
+        let at_least = if layers.is_empty() { AT_LEAST } else { share };
+        frame.pool().for_each_part(conversations.len(), at_least, Rows::new(conversations, 1), |_, part| {
+            let part = part.into_slice();
             let mut proposer = Proposer::new(sampling, rule(), layer);
-            for Conversation { number, chain, answers, proposals, sums, waits } in part.into_slice() {
-                *waits = proposer.proceed((*number).into(), chain, answers, proposals, sums);
+            let mut rows = LayerRows::default();
+            let mut waiting = part.len();
+            while waiting > 0 {
+                rows.sums.clear();
+                waiting = 0;
+                // Those that have made all moves wait no more.
+                let all = part.iter_mut().filter(|conversation| conversation.waits);
+                for Conversation { number, chain, answers, proposals, sums, waits } in all {
+                    *waits = proposer.proceed((*number).into(), chain, answers, proposals, sums);
+                    if *waits {
+                        rows.sums.extend_from_slice(sums);
+                        waiting += 1;
+                    }
+                }
+                if layers.is_empty() {
+                    return;
+                }
+                rows.evaluate(layers);
+                let mut log_psi = rows.log_psi.iter();
+                for conversation in part.iter_mut().filter(|conversation| conversation.waits) {
+                    for (answer, &log_psi) in conversation.answers.iter_mut().zip(log_psi.by_ref()) {
+                        *answer = power * log_psi;
+                    }
+                }
             }
         })
     }
@@ -189,7 +223,7 @@ impl<T: Real> Proceed<'_, '_, T> {
 struct Conversation<'a, T> {
     number: u32,
     chain: Chain<'a, T>,
-    answers: &'a [T],
+    answers: &'a mut [T],
     proposals: &'a mut [LocalIndex],
     sums: &'a mut [T],
     waits: bool,
@@ -280,6 +314,7 @@ mod tests {
     /// Answers until no chain asks any more.
     fn run(threads: Threads, mut state: State, rule: &str, tables: impl Fn(TestFrame) -> TestFrame) -> State {
         let words = state.kept.len() / CHAINS;
+        let tables = |frame: TestFrame| tables(frame.attr_str("activations", ""));
         let mut answers = vec![f64::NAN; 2 * CHAINS];
         for _ in 0..=2 * LENGTH {
             let mut call = with_results(tables(frame(threads, &state, rule, &answers)), words);
@@ -327,6 +362,24 @@ mod tests {
         assert_ne!(alone.samples[..15], alone.samples[15..30]);
     }
 
+    /// The same samples, in one call.
+    #[test]
+    fn chains_are_told_by_layers() {
+        let start = State { log_prob: vec![log_prob(&[0, 2, 1]); CHAINS], ..start([0, 2, 1], 0) };
+        let expected = run(Threads::None, start.clone(), "local", |frame| frame);
+        for threads in POOLS {
+            let call = frame(threads, &start, "local", &[f64::NAN; 2 * CHAINS]).attr_str("activations", "relu");
+            // The sums are positive.
+            let mut call = with_results(call.arg(&[0.5], &[1, 1]).arg(&[-1.0], &[1]).arg(&[2.0], &[]), 0);
+            assert_eq!(call.execute(proposals), Ok(()));
+            assert_eq!(call.read::<LocalIndex>(5), expected.samples);
+            for (found, expected) in call.read::<f64>(6).into_iter().zip(&expected.log_probs) {
+                assert!((found - expected).abs() < 1e-14);
+            }
+            assert_eq!(call.read::<i32>(10), [0]);
+        }
+    }
+
     #[test]
     fn exchanges_keep_the_states() {
         let tables = |frame: TestFrame| {
@@ -345,7 +398,8 @@ mod tests {
         let answers = [0.0; 2 * CHAINS];
         let message = |state: State, rule: &str| {
             let words = state.kept.len() / CHAINS;
-            let mut call = with_results(frame(Threads::None, &state, rule, &answers), words);
+            let mut call =
+                with_results(frame(Threads::None, &state, rule, &answers).attr_str("activations", ""), words);
             call.execute(proposals).expect_err("a wrong call").message
         };
         assert_eq!(
