@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::numbers::Real;
+use pulp::Simd;
 
 /// A function of one number, as JAX and NetKet define it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,17 +46,32 @@ impl Activation {
 
     /// Puts f(x) in the place of each x.
     #[inline(always)]
-    pub(super) fn apply<T: Real>(self, numbers: &mut [T]) {
+    pub(super) fn apply<T: Real, S: Simd>(self, _: S, numbers: &mut [T]) {
+        // Processors with such vectors have the instructions.
+        const LONG: usize = 32;
+        if size_of::<S::f64s>() >= LONG {
+            self.apply_by::<T, true>(numbers)
+        } else {
+            self.apply_by::<T, false>(numbers)
+        }
+    }
+
+    #[inline(always)]
+    fn apply_by<T: Real, const FUSED: bool>(self, numbers: &mut [T]) {
+        let sigmoid = T::sigmoid::<FUSED>;
         let constant = |number: f64| T::nearest(number);
         match self {
             Self::Gelu => {
                 // x (1 + tanh y) / 2 = x sigmoid 2y
                 let (linear, cubic) = (constant(GELU), constant(GELU * 0.044_715));
-                replace(numbers, |x| x * T::sigmoid(x * (linear + cubic * (x * x))));
+                replace(numbers, |x| x * sigmoid(x * (linear + cubic * (x * x))));
             }
-            Self::Silu => replace(numbers, |x| x * T::sigmoid(x)),
-            Self::Sigmoid => replace(numbers, T::sigmoid),
-            Self::Tanh => replace(numbers, T::tanh),
+            Self::Silu => replace(numbers, |x| x * sigmoid(x)),
+            Self::Sigmoid => replace(numbers, sigmoid),
+            Self::Tanh => {
+                let two = constant(2.0);
+                replace(numbers, |x| two * sigmoid(two * x) - T::ONE);
+            }
             Self::Relu => replace(numbers, T::relu),
             Self::Elu => replace(numbers, elu),
             Self::Selu => {
@@ -118,8 +134,8 @@ mod tests {
             let activation = Activation::named(name).expect("a function");
             let numbers: Vec<f64> = (-300..=300).map(|x| f64::from(x) / 20.0).collect();
             let (mut double, mut single) = (numbers.clone(), numbers.iter().map(|&x| x as f32).collect::<Vec<_>>());
-            activation.apply(&mut double);
-            activation.apply(&mut single);
+            activation.apply_by::<_, true>(&mut double);
+            activation.apply_by::<_, false>(&mut single);
             for ((x, found), single) in numbers.into_iter().zip(double).zip(single) {
                 let size = expected(x).abs().max(1.0);
                 assert!((found - expected(x)).abs() < 1e-15 * size, "{name} {x}: {found}");

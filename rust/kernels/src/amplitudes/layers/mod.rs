@@ -135,7 +135,7 @@ impl<T: Real> WithSimd for Evaluate<'_, T> {
             let (mut x, mut stride) = (&mut *sums, width);
             let mut memory = &mut *between;
             for Stage { function, matrix, bias, depth } in &layers.stages {
-                function.apply(x);
+                function.apply(simd, x);
                 if bias.len() == 1 {
                     // Only the last one isn't padded.
                     products::sum_up(stride, x, (&matrix[..*depth], bias[0]), log_psi);
@@ -164,11 +164,21 @@ mod tests {
         functions.iter().enumerate().map(of_one).collect()
     }
 
+    struct Apply<'a>(Activation, &'a mut [f64]);
+
+    impl WithSimd for Apply<'_> {
+        type Output = ();
+
+        fn with_simd<S: Simd>(self, simd: S) {
+            self.0.apply(simd, self.1);
+        }
+    }
+
     /// The readable twin.
     fn log_psi(stages: &[(Activation, Vec<f64>, Vec<f64>)], sums: &[f64]) -> f64 {
         let mut x = sums.to_vec();
         for (function, matrix, bias) in stages {
-            function.apply(&mut x);
+            Arch::new().dispatch(Apply(*function, &mut x));
             let mut y = bias.clone();
             for (x, row) in x.iter().zip(matrix.chunks(bias.len())) {
                 y.iter_mut().zip(row).for_each(|(y, weight)| *y += x * weight);
