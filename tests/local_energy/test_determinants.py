@@ -182,7 +182,7 @@ def test_the_jastrow_factor_by_definition() -> None:
     expected, place = np.asarray(slater, complex), 0
     for i in range(4):
         expected = expected + np.asarray(params["gutzwiller"])[i] * x[:, i] * x[:, 4 + i]
-        for j in range(i + 1, 4):
+        for j in range(i):
             expected = expected + np.asarray(params["jastrow"])[place] * n[:, i] * n[:, j]
             place += 1
     np.testing.assert_allclose(np.exp(state.log_value(x)), np.exp(expected), rtol=1e-12)

@@ -42,12 +42,14 @@ class Beside(nn.Module):
 
 NETWORKS = {
     "MLP": (models.MLP((6, 5)), 6),
+    "unknown function": (nk.models.MLP(hidden_dims=(6, 5), hidden_activations=jnp.sin, param_dtype=float), 6),
     "one hidden layer": (models.MLP((7,)), 7),
     "single": (nk.models.MLP(hidden_dims=(6,), param_dtype=np.float32), 6),
     "convolutions": (models.ResCNN((4, 4)), 64),
     "attention": (models.ViT((4, 4)), 64),
     "complex, and σ itself": (Beside(), 12),
 }
+LAYERS_IN_RUST = ("MLP", "one hidden layer", "single")
 
 
 def compare(operator: Any, model: Any, width: int | None, *, dtype: Any = np.int8, n_samples: int = 40) -> None:
@@ -70,6 +72,9 @@ def compare(operator: Any, model: Any, width: int | None, *, dtype: Any = np.int
 def test_networks(name: str) -> None:
     model, width = NETWORKS[name]
     compare(fk.operator.Heisenberg(SPINS, LATTICE), model, width)
+    state = nk.vqs.MCState(nk.sampler.MetropolisLocal(SPINS), model, n_samples=16)
+    found = fk.explain(state, fk.operator.Heisenberg(SPINS, LATTICE))
+    assert (found.layers > 0) == (name in LAYERS_IN_RUST) == ("evaluated in Rust" in str(found))
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.float32, float])

@@ -18,14 +18,23 @@ SPINS = nk.hilbert.Spin(0.5, 7)
 def test_by_definition() -> None:
     rng = np.random.default_rng(1)
     x, other = rng.normal(size=(5, 4)), rng.normal(size=(3, 4))
-    rows = np.array([[a[i] * a[j] for i in range(4) for j in range(i)] for a in x])
-    columns = np.array([[a[i] * a[j] for i in range(4) for j in range(i)] for a in other])
-    pairs = Pairs(jnp.asarray(x))
-    np.testing.assert_allclose(pairs.rows()[:, 0], rows, atol=1e-14)
-    np.testing.assert_allclose(pairs.gram(Pairs(jnp.asarray(other)))[:, 0, :, 0], rows @ columns.T, atol=1e-13)
-    vector, weights = rng.normal(size=6), rng.normal(size=5)
-    np.testing.assert_allclose(pairs.dot(jnp.asarray(vector))[:, 0], rows @ vector, atol=1e-13)
-    np.testing.assert_allclose(pairs.weighted_sum(jnp.asarray(weights[:, None])), weights @ rows, atol=1e-13)
+    delta, of_other = (rng.normal(size=(n, 2)) + 1j * rng.normal(size=(n, 2)) for n in (5, 3))
+
+    def definition(x: np.ndarray, delta: np.ndarray) -> np.ndarray:
+        products = np.array([[a[i] * a[j] for i in range(4) for j in range(i)] for a in x])
+        return delta[:, :, None] * products[:, None]
+
+    rows, columns = definition(x, delta), definition(other, of_other)
+    pairs, others = Pairs(jnp.asarray(x), jnp.asarray(delta)), Pairs(jnp.asarray(other), jnp.asarray(of_other))
+    np.testing.assert_allclose(pairs.rows(), rows, atol=1e-14)
+    expected = np.einsum("sci,tdi->sctd", rows, columns.conj())
+    np.testing.assert_allclose(pairs.gram(others, is_holomorphic=True), expected, atol=1e-13)
+    np.testing.assert_allclose(pairs.gram(others), expected.real, atol=1e-13)
+    vector, weights = rng.normal(size=6), rng.normal(size=(5, 2))
+    np.testing.assert_allclose(pairs.dot(jnp.asarray(vector)), rows @ vector, atol=1e-13)
+    np.testing.assert_allclose(
+        pairs.weighted_sum(jnp.asarray(weights)), np.einsum("sc,sci->i", weights, rows), atol=1e-13
+    )
 
 
 @pytest.mark.parametrize("dtype", [float, complex])

@@ -76,7 +76,9 @@ def test_the_jacobian_is_netkets(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", UPDATES)
-@pytest.mark.parametrize("name", ["unrestricted", "sum, restricted, complex", "Jastrow", "times RBM"])
+@pytest.mark.parametrize(
+    "name", ["unrestricted", "sum, restricted, complex", "Jastrow", "Jastrow, complex", "times RBM"]
+)
 def test_updates_are_netkets(name: str, kind: str) -> None:
     """With real orbitals the system has half as many unknowns; with ``proj_reg`` it has as many as NetKet's."""
     args = arguments(name)
@@ -118,6 +120,9 @@ def test_explanations() -> None:
     assert found.matrix == f"one real symmetric system of {ours.state.n_samples} unknowns"
     (layer,) = found.layers
     assert layer.found == "orbitals of 2 determinants"
+    ours, _ = drivers(fk.models.SlaterJastrow(BALANCED), use_ntk=True)
+    forms = {layer.name: layer.form for layer in fk.explain(ours).layers}
+    assert forms["jastrow"] == "closed form"
     ours, _ = drivers(nk.models.Slater2nd(BALANCED, param_dtype=complex), use_ntk=True)
     assert fk.explain(ours).matrix == f"one complex Hermitian system of {ours.state.n_samples} unknowns"
 

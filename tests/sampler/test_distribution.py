@@ -6,6 +6,7 @@ configuration's probability.
 
 from typing import Any
 
+import jax.numpy as jnp
 import netket as nk
 import numpy as np
 import pytest
@@ -21,7 +22,9 @@ from variational_states import MODELS, SPINS
 
 pytestmark = pytest.mark.filterwarnings("ignore:(?s).*Defaulting to a slow:UserWarning")
 
-MLP = nk.models.MLP(hidden_dims=(5,), param_dtype=float)
+# XLA evaluates its layers, since Rust doesn't know the function.
+MLP = nk.models.MLP(hidden_dims=(5,), hidden_activations=jnp.sin, param_dtype=float)
+LAYERS_IN_RUST = nk.models.MLP(hidden_dims=(5, 3), param_dtype=float)
 COMPLEX_MLP = nk.models.MLP(hidden_dims=(4, 3), param_dtype=complex)
 SINGLE_MLP = nk.models.MLP(hidden_dims=(5,), param_dtype=np.float32)
 ALL_CASES = CASES | WITH_MORE_STATES
@@ -89,6 +92,12 @@ def test_every_rule_around_a_network(name: str) -> None:
     check_distribution(ALL_CASES[name], MLP)
 
 
+@pytest.mark.quick("exchange", "local, spins and bosons")
+@pytest.mark.parametrize("name", ALL_CASES)
+def test_every_rule_with_layers_in_rust(name: str) -> None:
+    check_distribution(ALL_CASES[name], LAYERS_IN_RUST)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("model", [COMPLEX_MLP, SINGLE_MLP], ids=["complex", "float32"])
 @pytest.mark.parametrize("power", [0.5, 2.0, 3.0])
@@ -101,7 +110,8 @@ def test_every_power_around_a_network(model: Any, power: float) -> None:
 def test_networks_of_every_framework(make: Any) -> None:
     sampler = fk.sampler.MetropolisLocal(SPINS, n_chains=64, sweep_size=31)
     state = nk.vqs.MCState(sampler, make(6), n_samples=64 * 400, n_discard_per_chain=20, sampler_seed=1)
-    assert fk.sampler.explain(state).path == "chains in Rust around the network"
+    found = fk.sampler.explain(state)
+    assert (found.path, found.layers) == ("chains in Rust", 1)
     states = SPINS.all_states()
     counts = np.bincount(SPINS.states_to_numbers(state.samples.reshape(-1, 6)), minlength=len(states))
     weights = np.exp(2 * np.asarray(state.log_value(states)))

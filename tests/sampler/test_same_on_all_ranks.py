@@ -14,6 +14,7 @@ import json
 import os
 import warnings
 import jax
+import jax.numpy as jnp
 import netket as nk
 import numpy as np
 from ferroket.sampler import chains
@@ -30,6 +31,7 @@ models = {
     "RBM": nk.models.RBM(alpha=2, param_dtype=complex),
     "Jastrow": nk.models.Jastrow(),
     "MLP": nk.models.MLP(hidden_dims=(5, 3), param_dtype=float),
+    "network": nk.models.MLP(hidden_dims=(5, 3), hidden_activations=jnp.sin, param_dtype=float),
 }
 found = {"devices": jax.device_count()}
 for name in os.environ["RULES"].split():
@@ -38,7 +40,7 @@ for name in os.environ["RULES"].split():
         if name == "Hamiltonian" and kind == "Jastrow":
             continue
         state = nk.vqs.MCState(sampler, model, n_samples=160, seed=1, sampler_seed=2)
-        around = " around the network" if kind == "MLP" else ""
+        around = " around the network" if kind == "network" else ""
         assert fk.sampler.explain(state).path == "chains in Rust" + around
         samples = np.asarray(nk.jax.sharding.gather(state.samples))
         assert samples.shape == (16, 10, 8)
@@ -48,19 +50,19 @@ for name in os.environ["RULES"].split():
 fermions = nk.hilbert.SpinOrbitalFermions(4, s=1 / 2, n_fermions_per_spin=(2, 2))
 hops = fk.sampler.MetropolisFermionHop(fermions, graph=nk.graph.Chain(4), n_chains=16)
 slater = nk.models.Slater2nd(fermions, param_dtype=complex)
-for model in (fk.models.SlaterJastrow(fermions), fk.models.Product((slater, models["MLP"]))):
+for model in (fk.models.SlaterJastrow(fermions), fk.models.Product((slater, models["network"]))):
     state = nk.vqs.MCState(hops, model, n_samples=160, seed=1, sampler_seed=2)
     samples = np.asarray(nk.jax.sharding.gather(state.samples))
     accepted = int(state.sampler_state.n_accepted)
     found[f"hops, {type(model).__name__}"] = [hashlib.sha256(samples.tobytes()).hexdigest(), accepted]
 # Chains that reject most moves search for how many proposals are fastest at once, together on all ranks.
-state = nk.vqs.MCState(samplers["local"], models["MLP"], n_samples=160, seed=1, sampler_seed=2)
+state = nk.vqs.MCState(samplers["local"], models["network"], n_samples=160, seed=1, sampler_seed=2)
 state.parameters = jax.tree.map(lambda leaf: 1.5 * leaf, state.parameters)
 for _ in range(7):
     samples = np.asarray(nk.jax.sharding.gather(state.sample()))
 assert 0 < state.sampler_state.acceptance < 0.5, state.sampler_state.acceptance
 assert chains.search_of("local", state.sampler, state._model, state.chain_length)._before < np.inf
-found["search, MLP"] = [hashlib.sha256(samples.tobytes()).hexdigest(), int(state.sampler_state.n_accepted)]
+found["search, network"] = [hashlib.sha256(samples.tobytes()).hexdigest(), int(state.sampler_state.n_accepted)]
 """
 END = """
 if info.rank == 0:

@@ -6,6 +6,7 @@ from typing import Any
 
 import flax.serialization
 import jax
+import jax.numpy as jnp
 import netket as nk
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from variational_states import CHAIN, MODELS, SPINS, random_like
 RBM, MLP = MODELS["RBM"], nk.models.MLP(param_dtype=float)
 COMPLEX_MLP = nk.models.MLP(hidden_dims=(5,), param_dtype=complex)
 SINGLE_MLP = nk.models.MLP(hidden_dims=(5,), param_dtype=np.float32)
+# XLA evaluates its layers, since Rust doesn't know the function.
+NETWORK = nk.models.MLP(hidden_activations=jnp.sin, param_dtype=float)
 NETWORKS = {"MLP": MLP, "MLP, complex": COMPLEX_MLP, "MLP, float32": SINGLE_MLP}
 EXACT = -2 / np.sin(np.pi / 12)  # the ground state of the critical Ising chain of six sites, by free fermions
 
@@ -136,16 +139,16 @@ def test_chains_do_not_depend_on_how_many_there_are(model: Any) -> None:
 def test_chains_in_groups(n_groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each group in a thread of its own, and all in one where a setting of JAX's holds in this thread alone."""
     sampler = fk.sampler.MetropolisExchange(SECTOR, graph=CHAIN, n_chains=12, reset_chains=True)
-    variables, state = start(sampler, MLP)
+    variables, state = start(sampler, NETWORK)
     monkeypatch.setattr(groups, "_n_groups", lambda _: 3)
-    expected = sampler.sample(MLP, variables, state=state, chain_length=5, return_log_probabilities=True)
+    expected = sampler.sample(NETWORK, variables, state=state, chain_length=5, return_log_probabilities=True)
     monkeypatch.setattr(groups, "_n_groups", lambda _: n_groups)
-    found = sampler.sample(MLP, variables, state=state, chain_length=5, return_log_probabilities=True)
+    found = sampler.sample(NETWORK, variables, state=state, chain_length=5, return_log_probabilities=True)
     np.testing.assert_array_equal(found[0][0], expected[0][0])
     for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(raw(ours), raw(theirs), rtol=1e-12)
     with jax.default_matmul_precision("highest"):
-        found = sampler.sample(MLP, variables, state=state, chain_length=5, return_log_probabilities=True)
+        found = sampler.sample(NETWORK, variables, state=state, chain_length=5, return_log_probabilities=True)
     np.testing.assert_array_equal(found[0][0], expected[0][0])
 
 
@@ -261,6 +264,17 @@ def test_what_runs_in_rust() -> None:
         assert fk.sampler.explain(make_state(CASES[name].make(fk.sampler))).rule == rule
 
 
+def test_what_layers_are_evaluated_in_rust() -> None:
+    sampler = fk.sampler.MetropolisLocal(SPINS)
+    found = fk.sampler.explain(make_state(sampler, nk.models.MLP(hidden_dims=(5, 4, 3), param_dtype=float)))
+    assert (found.path, found.first_layer, found.layers) == ("chains in Rust", 5, 3)
+    assert str(found).endswith("\nthe 3 layers behind it are evaluated in Rust")
+    for model in (NETWORK, COMPLEX_MLP):
+        assert fk.sampler.explain(make_state(sampler, model)).layers == 0
+    even = fk.sampler.MetropolisLocal(nk.hilbert.Spin(0.5, 6, constraint=Parity()))
+    assert fk.sampler.explain(make_state(even, MLP)).layers == 0
+
+
 class Parity(nk.hilbert.constraint.DiscreteHilbertConstraint):
     """As many spins up as make an even number."""
 
@@ -285,7 +299,7 @@ def test_what_runs_around_the_network() -> None:
         "the rule's operator isn't a sum of non-branching terms",
         "some sites don't have two local states",
     ]
-    (reason,) = around_network(fk.sampler.MetropolisLocal(SPINS), MLP)
+    (reason,) = around_network(fk.sampler.MetropolisLocal(SPINS), NETWORK)
     assert reason.startswith("netket's MLP is none of the models whose amplitude ratios are known")
     found = fk.sampler.explain(make_state(fk.sampler.MetropolisLocal(SPINS), COMPLEX_MLP))
     assert found.first_layer == 2 * 5
@@ -347,7 +361,8 @@ def test_enabling(name: str) -> None:
 
 
 def test_enabling_around_a_network() -> None:
-    check_enabling("exchange", MLP, "chains in Rust around the network")
+    check_enabling("exchange", NETWORK, "chains in Rust around the network")
+    check_enabling("exchange", MLP, "chains in Rust")
 
 
 def check_enabling(name: str, model: Any, path: str) -> None:

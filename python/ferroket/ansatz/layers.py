@@ -2,8 +2,8 @@
 
 ``ln ψ = W_L f_L(... W_1 f_1(s) + b_1 ...) + b_L`` with functions f of single numbers that Rust knows, the sums s of
 :class:`~ferroket.ansatz.first_layer.FirstLayer`, and a last layer of one number. Values are followed through the
-program. One is a linear function of the output of the function before it, as an array, and so a *bias* and a *matrix*;
-or what functions of single numbers make of one, as an *expression*, which is looked up where it ends.
+program. One is a linear function of the output of the function before it, and so a *bias* and a *matrix*; or what
+functions of single numbers make of such a value, as an *expression*, which is looked up where it ends.
 """
 
 from collections.abc import Callable, Sequence
@@ -67,16 +67,15 @@ class _Followed:
     """What each number of it adds; None if they are the numbers of the value, in their order."""
     is_plain: bool
     """Whether it is what the function gave, in whatever shape."""
-    expression: str = _X
-    origin: "_Followed | None" = None
-    """The value that is x in the expression; None for itself."""
+    expressions: dict["_Followed", str] = field(default_factory=dict)
+    """What functions make of values before it, as it may be seen."""
     is_linear: bool = True
-    """Whether the expression is a linear one."""
+    """Whether it is a linear function at all."""
 
     @property
-    def start(self) -> "_Followed":
-        """The value that is x in the expression."""
-        return self if self.origin is None else self.origin
+    def forms(self) -> dict["_Followed", str]:
+        """The expressions, and x of itself."""
+        return {**self.expressions, self: _X} if self.is_linear else self.expressions
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +94,18 @@ class _Unknown:
 class _Stages:
     """The layers that are found on the way."""
 
+    dtype: Any
+    """That of the network's numbers."""
     named: dict[str, str]
     """The functions that there are, by their expressions."""
     activations: list[str] = field(default_factory=list)
     tables: list[jax.Array] = field(default_factory=list)
     settled: dict[_Followed, "_Followed | _Unknown"] = field(default_factory=dict)
+
+    def constant(self, number: Any) -> _Constant:
+        """A number of the program, as precise as those of the network."""
+        value = np.asarray(number)
+        return _Constant(number, repr((value.astype(self.dtype) if value.dtype.kind == "f" else value).item()))
 
     def settle(self, value: _Followed) -> "_Followed | _Unknown":
         """A value as a linear function of what the last function gave: its expression is looked up, and ends."""
@@ -108,11 +114,10 @@ class _Stages:
         return self.settled[value]
 
     def _settle(self, value: _Followed) -> "_Followed | _Unknown":
-        name = self.named.get(value.expression)
-        if name is None:
-            known = replace(value, expression=_X, origin=None)
-            return known if value.is_linear else _Unknown()
-        start = value.start
+        found = ((start, self.named[words]) for start, words in value.expressions.items() if words in self.named)
+        start, name = next(found, (None, None))
+        if start is None or name is None:
+            return value if value.is_linear else _Unknown()
         if start.stage != len(self.activations) or not (self._add(start) if self.activations else start.is_plain):
             return _Unknown()
         self.activations.append(name)
@@ -156,13 +161,13 @@ def read(first: FirstLayer, variables: Any, x: Any) -> Layers | None:
         args = [*jax.tree.leaves(variables), _Unknown(), given]
         return stages.end(_evaluate(jaxpr.jaxpr, jaxpr.consts, args, stages)[0])
 
-    found, is_known = _Stages(named), []
+    found, is_known = _Stages(sums.dtype, named), []
     jax.eval_shape(lambda variables: is_known.append(follow(found, variables)), shapes[0])
     if not is_known[0]:
         return None
 
     def tables(variables: Any) -> list[jax.Array]:
-        stages = _Stages(named)
+        stages = _Stages(sums.dtype, named)
         follow(stages, variables)
         return stages.tables
 
@@ -171,7 +176,8 @@ def read(first: FirstLayer, variables: Any, x: Any) -> Layers | None:
 
 def evaluated_in_rust(count: int) -> str:
     """Says that so many layers are, in words."""
-    return "the layer behind it is evaluated in Rust" if count == 1 else f"the {count} layers behind it are evaluated in Rust"
+    layers = "layer behind it is" if count == 1 else f"{count} layers behind it are"
+    return f"the {layers} evaluated in Rust"
 
 
 @lru_cache
@@ -184,9 +190,8 @@ def _named(dtype: Any) -> dict[str, str]:
 
         def follow(numbers: jax.Array, jaxpr: Any = jaxpr, expressions: list[str] = expressions) -> None:
             x = _Followed(0, numbers, None, True)
-            (value,) = _evaluate(jaxpr.jaxpr, jaxpr.consts, [x], _Stages({}))
-            if isinstance(value, _Followed) and value.start is x:
-                expressions.append(value.expression)
+            (value,) = _evaluate(jaxpr.jaxpr, jaxpr.consts, [x], _Stages(dtype, {}))
+            expressions.append(value.forms[x])
 
         jax.eval_shape(follow, *jaxpr.in_avals)
         names.update(dict.fromkeys(expressions, name))
@@ -198,7 +203,7 @@ def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], stages: 
     values.update(zip(jaxpr.invars, args, strict=True))
 
     def value_of(v: Any) -> Any:
-        return _Constant(v.val, repr(np.asarray(v.val).item())) if isinstance(v, Literal) else values[v]
+        return stages.constant(v.val) if isinstance(v, Literal) else values[v]
 
     for eqn in jaxpr.eqns:
         inputs = [value_of(v) for v in eqn.invars]
@@ -221,12 +226,12 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, _Constant) else value
 
 
-def _in_words(eqn: Any, inputs: list[Any]) -> str:
-    """What an equation makes of numbers, or of arrays of equal ones."""
+def _in_words(eqn: Any, inputs: list[Any], start: _Followed | None = None) -> str:
+    """What an equation makes of numbers, or of arrays of equal ones, and of what functions make of a value."""
     name = eqn.primitive.name
-    words = [value.expression for value in inputs]
     if name in (*_SAME, *_ORDERED, "convert_element_type") and isinstance(inputs[0], _Constant):
-        return words[0]
+        return inputs[0].expression
+    words = [value.forms[start] if start and isinstance(value, _Followed) else value.expression for value in inputs]
     return f"{name}{sorted(eqn.params.items(), key=str)}({', '.join(words)})"
 
 
@@ -238,13 +243,14 @@ def _followed(eqn: Any, inputs: list[Any], stages: _Stages) -> "_Followed | _Unk
     is_copy = name == "convert_element_type" and aval.dtype == found[0].bias.dtype
     if name in _SAME or is_copy:
         return found[0]
-    starts = {value.start for value in found}
     alike = all(value.bias.shape == aval.shape for value in found)
     is_linear = _is_linear(eqn, inputs)
-    ends = is_linear and any(value.expression in stages.named for value in found)
+    ends = is_linear and len(found) == 1 and any(words in stages.named for words in found[0].expressions.values())
     is_of_numbers = all(isinstance(value, _Followed | _Constant) for value in inputs)
-    if is_of_numbers and alike and len(starts) == 1 and name not in (*_ORDERED, "dot_general") and not ends:
-        return _expression(eqn, inputs, found)
+    if is_of_numbers and alike and name not in (*_ORDERED, "dot_general") and not ends:
+        expression = _expression(eqn, inputs, found)
+        if expression is not None:
+            return expression
     settled = [stages.settle(value) if isinstance(value, _Followed) else _plain(value) for value in inputs]
     linear = [value for value in settled if isinstance(value, _Followed)]
     is_known = len(linear) == len(found) and len({value.stage for value in linear}) == 1
@@ -253,14 +259,17 @@ def _followed(eqn: Any, inputs: list[Any], stages: _Stages) -> "_Followed | _Unk
     return _linear(eqn, settled, linear)
 
 
-def _expression(eqn: Any, inputs: list[Any], found: list[_Followed]) -> _Followed:
-    """What an equation makes of single numbers, the same for all."""
-    expression = _in_words(eqn, inputs)
+def _expression(eqn: Any, inputs: list[Any], found: list[_Followed]) -> _Followed | None:
+    """What an equation makes of single numbers, the same for all; None if they are not of one value."""
+    starts = [start for start in found[0].forms if all(start in value.forms for value in found)]
+    expressions = {start: _in_words(eqn, inputs, start) for start in starts}
+    if not expressions:
+        return None
     if all(value.is_linear for value in found) and _is_linear(eqn, inputs):
         linear = _linear(eqn, [_plain(value) for value in inputs], found)
-        return replace(linear, expression=expression, origin=found[0].start)
+        return replace(linear, expressions=expressions)
     (bias,) = bind(eqn, [value.bias if isinstance(value, _Followed) else _plain(value) for value in inputs])
-    return _Followed(found[0].stage, bias, None, False, expression, found[0].start, False)
+    return _Followed(found[0].stage, bias, None, False, expressions, False)
 
 
 def _is_linear(eqn: Any, inputs: list[Any]) -> bool:

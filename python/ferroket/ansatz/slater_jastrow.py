@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ferroket.ansatz.amplitudes import Amplitudes, JastrowAmplitudes, ProductAmplitudes, SlaterAmplitudes
 from ferroket.ansatz.registry import Ansatz, register
@@ -29,10 +30,9 @@ class _SlaterJastrow(Ansatz):
         """See :class:`~ferroket.ansatz.Ansatz`."""
         params, sites = variables["params"], model.hilbert.n_orbitals
         sectors = first.size // sites
-        upper = (
-            jnp.zeros((sites, sites), params["jastrow"].dtype).at[jnp.triu_indices(sites, k=1)].set(params["jastrow"])
-        )
-        pairs = jnp.kron(jnp.ones((sectors, sectors)), upper + upper.T)
+        places = np.tril_indices(sites, k=-1)
+        lower = jnp.zeros((sites, sites), params["jastrow"].dtype).at[places].set(params["jastrow"])
+        pairs = jnp.kron(jnp.ones((sectors, sectors)), lower + lower.T)
         if sectors > 1:
             pairs += jnp.kron(1 - jnp.eye(sectors), jnp.diag(params["gutzwiller"]))
         orbitals = tuple(sector[None] for sector in orbitals_of(model, params["slater"]))

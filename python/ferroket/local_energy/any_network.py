@@ -180,7 +180,7 @@ def _network(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array) -> 
 
 
 def _with_first_layer(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array) -> Network:
-    """A network whose first layer is updated where that pays, and whose others are evaluated in Rust if they are dense."""
+    """A network whose first layer is updated where that pays, and dense layers behind it are evaluated in Rust."""
 
     def whole(x: jax.Array, _: jax.Array) -> jax.Array:
         return logpsi(variables, x)

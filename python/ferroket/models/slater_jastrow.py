@@ -8,20 +8,22 @@ import jax.numpy as jnp
 import netket as nk
 from netket.nn.masked_linear import default_kernel_init
 
+from ferroket.models.pairs import sum_over_pairs
+
 
 class SlaterJastrow(nn.Module):
     r"""A Slater determinant with a density-density Jastrow factor, and with a Gutzwiller factor if there are spins.
 
     .. math::
 
-        \ln \psi(n) = \ln \psi_{\mathrm{Slater}}(n) + \sum_{i<j} v_{ij}\, n_i n_j + \sum_i g_i\, \frac{n_i (n_i - 1)}{2}
+        \ln \psi(n) = \ln \psi_{\mathrm{Slater}}(n) + \sum_{i>j} v_{ij}\, n_i n_j + \sum_i g_i\, \frac{n_i (n_i - 1)}{2}
 
     with the number of fermions :math:`n_i = \sum_s n_{is}` on orbital i. For spin ½ the last sum is that of
     :math:`g_i n_{i\uparrow} n_{i\downarrow}`: M. C. Gutzwiller, Phys. Rev. Lett. 10, 159 (1963), and the pair
     factor R. Jastrow, Phys. Rev. 98, 1479 (1955).
 
     The parameters are those of :class:`netket.models.Slater2nd` under ``slater``; ``jastrow``, ``(L (L - 1) / 2,)``, v
-    row by row above the diagonal; and ``gutzwiller``, g, ``(L,)``.
+    row by row below the diagonal; and ``gutzwiller``, g, ``(L,)``.
 
     Raises:
         TypeError: When its parameters are made, if the Hilbert space isn't one of fermions in second quantisation, or
@@ -67,8 +69,7 @@ class SlaterJastrow(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         """``ln ψ`` of occupations ``(..., N)``, of shape ``(...)``."""
         n = jnp.isclose(x, 1).reshape(*x.shape[:-1], -1, self.hilbert.n_orbitals).sum(axis=-2)
-        first, second = jnp.triu_indices(self.hilbert.n_orbitals, k=1)
-        log_psi: jax.Array = self.slater(x) + (n[..., first] * n[..., second]) @ self.jastrow
+        log_psi: jax.Array = self.slater(x) + sum_over_pairs(n, self.jastrow)
         if self.hilbert.n_spin_subsectors > 1:
             log_psi += (n * (n - 1) / 2) @ self.gutzwiller
         return log_psi

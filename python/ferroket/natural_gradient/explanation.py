@@ -157,12 +157,13 @@ def layers_of(network: Network, n_samples: int, n_components: int) -> list[Layer
     parts = [part for product in network.products for part in _parts(network, uses, product)]
     result = []
     for place, (name, leaf) in enumerate(zip(names, network.leaves, strict=True)):
-        if network.is_quadratic and n_components == 1:
+        products = [product for product in parts if product.leaf == place]
+        is_of_pairs = uses[place] == 1 and any(product.is_of_pairs for product in products)
+        if is_of_pairs or (network.is_quadratic and n_components == 1):
             n_sites = (1 + math.isqrt(1 + 8 * math.prod(leaf.shape))) // 2
             memory, flops = n_samples * n_sites * leaf.dtype.itemsize, 2 * n_samples**2 * n_sites
             result.append(Layer(name, leaf.shape, "closed form", "products of pairs of sites", flops, memory))
             continue
-        products = [product for product in parts if product.leaf == place]
         kernel = next((product.leaf for product in parts if product.bias and product.bias.leaf == place), None)
         users = sorted(network.direct.get(place, ()))
         size = math.prod(leaf.shape)

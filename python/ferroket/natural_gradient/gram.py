@@ -34,7 +34,10 @@ def gram(rows: LogDerivatives, columns: LogDerivatives) -> jax.Array:
         ``(n, C, R·n, C)``: Re(G·G'*), or G·G'* for a holomorphic ln ψ.
     """
     is_holomorphic = columns.is_holomorphic
-    terms: list[_Term] = [(Pairs.gram, rows.pairs[leaf], pairs) for leaf, pairs in columns.pairs.items()]
+    terms: list[_Term] = [
+        (partial(Pairs.gram, is_holomorphic=is_holomorphic), rows.pairs[leaf], pairs)
+        for leaf, pairs in columns.pairs.items()
+    ]
     written = []
     for leaf, factors in columns.factors.items():
         if _prefers_rows(factors):

@@ -178,7 +178,7 @@ def log_derivatives(
     n_components, is_holomorphic = components(network, mode)
     if network.is_quadratic and n_components == 1:
         x = samples.astype(jnp.finfo(network.leaves[0].dtype).dtype)
-        return LogDerivatives({}, {0: Pairs(x)}, {}, network, is_holomorphic)
+        return LogDerivatives({}, {0: Pairs(x, jnp.ones_like(x[:, :1]))}, {}, network, is_holomorphic)
     products = network.products
     direct = sorted(network.direct)
     zeros = [jnp.zeros((*product.lengths, *product.y.shape), product.y.dtype) for product in products]
@@ -205,8 +205,15 @@ def log_derivatives(
         operands, deltas, rows = jax.vmap(one)(samples)
     else:
         operands, deltas, rows = jax.lax.map(one, samples, batch_size=batch)
-    found = []
+    found: list[Factors] = []
+    pairs: dict[int, list[Pairs]] = {}
     for product, x, delta in zip(products, operands, deltas, strict=True):
+        if product.is_of_pairs:
+            of_sum = delta.reshape(len(samples), n_components)
+            of_sum = of_sum if _is_complex(network.leaves[product.leaf]) else of_sum.real
+            numbers = x.reshape(len(samples), -1).astype(of_sum.real.dtype)
+            pairs.setdefault(product.leaf, []).append(Pairs(numbers, of_sum))
+            continue
         grouped = product.group(x, 1)
         if not jnp.issubdtype(grouped.dtype, jnp.inexact):  # samples as they are, whose products would overflow
             grouped = grouped.astype(delta.real.dtype)
@@ -214,7 +221,7 @@ def log_derivatives(
             grouped = jnp.concatenate([grouped, jnp.ones_like(grouped[..., :1])], axis=-1)
         found.append(Factors(grouped, product.taps_of(delta, 2), product, product.bias))
     shape = len(samples), n_components
-    return _collect(network, is_holomorphic, found, dict(zip(direct, rows, strict=True)), shape)
+    return _collect(network, is_holomorphic, found, pairs, dict(zip(direct, rows, strict=True)), shape)
 
 
 def bytes_of_a_sample(network: Network) -> int:
@@ -229,6 +236,7 @@ def _collect(
     network: Network,
     is_holomorphic: bool,
     found: Sequence[Factors],
+    pairs: dict[int, list[Pairs]],
     rows: dict[int, jax.Array],
     shape: tuple[int, int],
 ) -> LogDerivatives:
@@ -239,7 +247,13 @@ def _collect(
         for part in [factors] if joins_its_bias(network, uses, factors.product) else _apart(factors):
             leaf = part.product.leaf
             of_leaf.setdefault(leaf, []).append(part if _is_complex(network.leaves[leaf]) else _of_real(part))
-    kept = {}
+    kept, kept_pairs = {}, {}
+    for leaf, sums in pairs.items():
+        if uses[leaf] == 1:
+            kept_pairs[leaf] = sums[0]
+            continue
+        for one in sums:
+            rows[leaf] = rows[leaf] + one.rows() if leaf in rows else one.rows()
     for leaf, parts in of_leaf.items():
         if leaf not in rows and len({part.product.layout for part in parts}) == 1:
             x = jnp.concatenate([part.x for part in parts], axis=2)
@@ -250,11 +264,11 @@ def _collect(
             back = jax.vmap(jax.vmap(partial(_to_parameter, part.product, network.leaves[leaf])))
             more = back(part.rows())
             rows[leaf] = rows[leaf] + more if leaf in rows else more
-    known = {*rows, *(leaf for factors in kept.values() for leaf in _leaves_of(factors.product))}
+    known = {*rows, *kept_pairs, *(leaf for factors in kept.values() for leaf in _leaves_of(factors.product))}
     for place, leaf in enumerate(network.leaves):
         if place not in known:  # ln ψ doesn't depend on it
             rows[place] = jnp.zeros((*shape, *leaf.shape), leaf.dtype)
-    return LogDerivatives(kept, {}, rows, network, is_holomorphic)
+    return LogDerivatives(kept, kept_pairs, rows, network, is_holomorphic)
 
 
 def uses_of(network: Network) -> Counter[int]:

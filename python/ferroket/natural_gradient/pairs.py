@@ -1,4 +1,4 @@
-"""Log-derivatives of a quadratic form, in closed form: NetKet's Jastrow factor."""
+"""Log-derivatives of quadratic forms, in closed form: Jastrow factors."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -8,37 +8,41 @@ import jax.numpy as jnp
 import numpy as np
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["x"], meta_fields=[])
+@partial(jax.tree_util.register_dataclass, data_fields=["x", "delta"], meta_fields=[])
 @dataclass(frozen=True)
 class Pairs:
-    """Rows ``G_ij = x_i x_j`` of ``ln ψ(x) = Σ_{i>j} W_ij x_i x_j``, in the order of :func:`numpy.tril_indices`."""
+    """Rows ``G_ij = δ x_i x_j`` of a sum ``y = Σ_{i>j} W_ij x_i x_j``, in the order of :func:`numpy.tril_indices`."""
 
     x: jax.Array
     """``(Ns, N)``, real."""
+    delta: jax.Array
+    """δ, the derivatives of ln ψ by y, ``(Ns, C)``; real if W is."""
 
     @property
     def _places(self) -> tuple[np.ndarray, np.ndarray]:
         return np.tril_indices(self.x.shape[1], k=-1)
 
     def dot(self, vector: jax.Array) -> jax.Array:
-        """O·v, ``(Ns, 1)``."""
+        """O·v, ``(Ns, C)``."""
         n_sites = self.x.shape[1]
         matrix = jnp.zeros((n_sites, n_sites), vector.dtype).at[self._places].set(vector)
-        return ((self.x @ matrix) * self.x).sum(axis=1, keepdims=True)
+        return self.delta * ((self.x @ matrix) * self.x).sum(axis=1, keepdims=True)
 
     def weighted_sum(self, weights: jax.Array) -> jax.Array:
-        """Oᵀ·w for ``w (Ns, 1)``."""
-        return ((self.x * weights).T @ self.x)[self._places]
+        """Oᵀ·w for ``w (Ns, C)``."""
+        return ((self.x * (self.delta * weights).sum(axis=1, keepdims=True)).T @ self.x)[self._places]
 
     def rows(self) -> jax.Array:
-        """``(Ns, 1, N (N − 1)/2)``."""
+        """``(Ns, C, N (N − 1)/2)``."""
         first, second = self._places
-        return (self.x[:, first] * self.x[:, second])[:, None]
+        return self.delta[:, :, None] * (self.x[:, first] * self.x[:, second])[:, None]
 
-    def gram(self, columns: "Pairs") -> jax.Array:
-        """Products with the rows of others, ``(Ns, 1, Ns', 1)``.
+    def gram(self, columns: "Pairs", is_holomorphic: bool = False) -> jax.Array:
+        """Products G·G'* with the rows of others, ``(Ns, C, Ns', C)``; their real parts unless ln ψ is holomorphic.
 
-        They are ``Σ_{i>j} y_i y_j = ((Σ y)² − Σ y²)/2`` for y = x x'.
+        They are ``δ δ'* Σ_{i>j} y_i y_j``, and the sum is ``((Σ y)² − Σ y²)/2`` for y = x x'.
         """
         squares = (self.x**2) @ (columns.x**2).T
-        return (((self.x @ columns.x.T) ** 2 - squares) / 2)[:, None, :, None]
+        sums = (((self.x @ columns.x.T) ** 2 - squares) / 2)[:, None, :, None]
+        scales = self.delta[:, :, None, None] * columns.delta.conj()
+        return sums * (scales if is_holomorphic else scales.real)

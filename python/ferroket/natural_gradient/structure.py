@@ -31,6 +31,7 @@ from ferroket._compat.sharding import shape_of
 from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.equations import CALLS, MOVING, bind, called, opened
 from ferroket.ffi import log_determinants_p
+from ferroket.models.pairs import sum_over_pairs
 from ferroket.natural_gradient.examination import model_of_function
 from ferroket.natural_gradient.signs import is_real_up_to_signs
 
@@ -95,6 +96,8 @@ class Product:
     """A parameter that is added to y, and to nothing else: one more row of W, with x = 1."""
     is_determinant: bool = False
     """Whether y is ln det W[R], with the occupied modes R, and x its derivative: to first order the two are alike."""
+    is_of_pairs: bool = False
+    """Whether y is :func:`~ferroket.models.pairs.sum_over_pairs`, and x stands for the products of its pairs."""
 
     @property
     def n_positions(self) -> int:
@@ -252,7 +255,8 @@ def _with_parameters(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
     if reshapes and jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact):
         return [views[0].then(eqn)]
     if name in CALLS:
-        return evaluate(*called(eqn), inputs, taps)
+        sums = _sum_over_pairs(eqn, inputs, taps) if eqn.params.get("name") == sum_over_pairs.__name__ else None
+        return evaluate(*called(eqn), inputs, taps) if sums is None else [sums]
     if name == "scan":
         return _scan(eqn, inputs, taps)
     product = _maker(eqn, inputs, views)
@@ -331,6 +335,18 @@ def _determinants(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array:
         elif isinstance(view, View):
             taps.as_it_is(view, eqn.primitive.name)
     return y
+
+
+def _sum_over_pairs(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array | None:
+    """The sum over the pairs of a sample's numbers, if it is one of a parameter as it is."""
+    x, view = inputs
+    is_one = not isinstance(x, View) and x.size == x.shape[-1] and not jnp.iscomplexobj(x)
+    if not is_one or not isinstance(view, View) or view.steps or view.loops:
+        return None
+    y = sum_over_pairs(x, jax.lax.stop_gradient(view.value))
+    product = _product_of(view, (0,), (1, view.value.size, 1), eqn.outvars[0].aval, lambda y: y.reshape(1, 1, 1))
+    operand = jax.lax.stop_gradient(jnp.asarray(x)).reshape(1, 1, -1)
+    return taps.add(replace(product, is_of_pairs=True), operand, y)
 
 
 def _is_plain(eqn: Any) -> bool:

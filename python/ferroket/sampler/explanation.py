@@ -43,8 +43,7 @@ class Explanation:
             return "\n".join(["NetKet: NetKet's own sampler", *(f"not faster, because {r}" for r in self.reasons)])
         if self.ansatz is not None:
             return f"{self.path}: the {self.rule} rule, with amplitude ratios of {self.ansatz}"
-        path = "chains in Rust" if self.layers else self.path
-        lines = [f"{path}: the {self.rule} rule, and the network evaluated for each proposal"]
+        lines = [f"{self.path}: the {self.rule} rule, and the network evaluated for each proposal"]
         lines += [f"its amplitude ratios aren't known, because {reason}" for reason in self.reasons]
         if self.first_layer is not None:
             lines.append(f"its first layer, {self.first_layer} sums over the sites, is updated and not computed")
@@ -85,7 +84,7 @@ def explain(vstate: Any) -> Explanation:
         width = None if layer is None else layer.width
         name = found.rule.name
         search = chains.search_of(name, sampler, sampled_model_of(vstate)[0], vstate.chain_length)
-        path = "chains in Rust around the network"
         n_layers = 0 if others is None else len(others.activations)
+        path = "chains in Rust" if n_layers else "chains in Rust around the network"
         return Explanation(path, name, None, found.reasons, width, n_layers, search.together)
     return Explanation("chains in Rust", found.rule.name, found.ansatz.name)
