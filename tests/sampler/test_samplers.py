@@ -17,11 +17,11 @@ from mpi import FULL
 from transitions import CASES, FERMIONS, HAS_PROBABILITIES, HEISENBERG, ISING, SECTOR
 from variational_states import CHAIN, MODELS, SPINS, random_like
 
-RBM, MLP = MODELS["RBM"], nk.models.MLP(param_dtype=float)
+RBM, MLP = MODELS["RBM"], nk.models.MLP(hidden_dims=(5,), param_dtype=float)
 COMPLEX_MLP = nk.models.MLP(hidden_dims=(5,), param_dtype=complex)
 SINGLE_MLP = nk.models.MLP(hidden_dims=(5,), param_dtype=np.float32)
 # XLA evaluates its layers, since Rust doesn't know the function.
-NETWORK = nk.models.MLP(hidden_activations=jnp.sin, param_dtype=float)
+NETWORK = nk.models.MLP(hidden_dims=(5,), hidden_activations=jnp.sin, param_dtype=float)
 NETWORKS = {"MLP": MLP, "MLP, complex": COMPLEX_MLP, "MLP, float32": SINGLE_MLP}
 EXACT = -2 / np.sin(np.pi / 12)  # the ground state of the critical Ising chain of six sites, by free fermions
 
@@ -360,9 +360,11 @@ def test_enabling(name: str) -> None:
     check_enabling(name, RBM, "chains in Rust")
 
 
-def test_enabling_around_a_network() -> None:
-    check_enabling("exchange", NETWORK, "chains in Rust around the network")
-    check_enabling("exchange", MLP, "chains in Rust")
+@pytest.mark.parametrize(
+    ("model", "path"), [(NETWORK, "chains in Rust around the network"), (MLP, "chains in Rust")], ids=["network", "MLP"]
+)
+def test_enabling_with_a_network(model: Any, path: str) -> None:
+    check_enabling("exchange", model, path)
 
 
 def check_enabling(name: str, model: Any, path: str) -> None:

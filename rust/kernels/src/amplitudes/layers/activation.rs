@@ -50,9 +50,9 @@ impl Activation {
         // Processors with such vectors have the instructions.
         const LONG: usize = 32;
         if size_of::<S::f64s>() >= LONG {
-            self.apply_by::<T, true>(numbers)
+            self.apply_by::<T, true>(numbers);
         } else {
-            self.apply_by::<T, false>(numbers)
+            self.apply_by::<T, false>(numbers);
         }
     }
 

@@ -10,6 +10,9 @@ pub(super) const TOGETHER: usize = 8;
 /// Vectors of a result that are kept in registers for each row, if there are 32 registers, or 16.
 const VECTORS: [usize; 2] = [2, 1];
 
+/// A matrix, and a bias.
+type Vectors<'a, T, S> = (&'a [<T as Real>::Vector<S>], &'a [<T as Real>::Vector<S>]);
+
 /// `y = bias + x matrix` for a `matrix (depth, columns)` and `y (n, columns)`, with a multiple of [`MULTIPLE`] columns. A
 /// row of x are the first `depth` of `stride` numbers.
 ///
@@ -47,7 +50,7 @@ fn block<T: Real, S: Simd, const R: usize>(
     simd: S,
     stride: usize,
     x: &[T],
-    (matrix, bias): (&[T::Vector<S>], &[T::Vector<S>]),
+    (matrix, bias): Vectors<T, S>,
     memory: &mut [T],
     y: &mut [T],
 ) {
@@ -76,7 +79,7 @@ fn block<T: Real, S: Simd, const R: usize>(
 fn columns<T: Real, S: Simd, const R: usize, const V: usize>(
     simd: S,
     x: &[[T; R]],
-    (matrix, bias): (&[T::Vector<S>], &[T::Vector<S>]),
+    (matrix, bias): Vectors<T, S>,
     place: usize,
     y: &mut [T::Vector<S>],
 ) {
