@@ -36,7 +36,7 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 _CALLS = (*CALLS, "custom_jvp_call", "custom_vjp_call")
 _SAME = ("copy", "copy_p", "reshard", "pvary", "pcast")
 """Primitives that give what they are given."""
-_ORDERED = ("reshape", "squeeze", "expand_dims", "broadcast_in_dim")
+_ORDERED = ("reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice")
 """Primitives that keep the order of all elements, if they keep their number."""
 _LINEAR = ("add", "add_any", "sub", "mul", "div", "neg", "dot_general", "reduce_sum")
 _X = "x"
