@@ -18,6 +18,7 @@ pub use scalars::{MatrixElement, Sample};
 pub use weights::{Ratio, Weight};
 
 pub(crate) use planes::{add_signed, at, complex, lanes, planes, planes_mut, sign, vectors, vectors_mut};
+pub(crate) use real::CACHE_LINE;
 pub(crate) use rounding::with_subnormals;
 #[cfg(all(test, target_arch = "x86_64"))]
 pub(crate) use rounding::without_subnormals;

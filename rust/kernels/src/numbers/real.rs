@@ -9,6 +9,9 @@ use std::ops::{Add, Mul, Neg, Sub};
 /// The rows of tables have a multiple of so many numbers: as many as there are in the longest vector.
 pub const MULTIPLE: usize = 16;
 
+/// The alignment of tables: no vector is part of two lines of the cache.
+pub(crate) const CACHE_LINE: usize = 64;
+
 /// Real numbers that tables consist of.
 pub trait Real:
     Functions

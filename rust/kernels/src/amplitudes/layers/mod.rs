@@ -7,13 +7,13 @@ pub use activation::Activation;
 
 use crate::Error;
 use crate::error::check;
-use crate::numbers::{MULTIPLE, Real};
+use crate::numbers::{CACHE_LINE, MULTIPLE, Real};
 use aligned_vec::AVec;
 use pulp::{Arch, Simd, WithSimd};
 
 /// What comes behind the sums of a [`super::FirstLayer`]: functions of single numbers and, after each, products with a
 /// matrix, the last of which gives one number.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 pub struct Layers<T> {
     stages: Vec<Stage<T>>,
     /// How many numbers there are between them, and the most of one place.
@@ -22,7 +22,7 @@ pub struct Layers<T> {
 }
 
 /// A function, and a product: `y = bias + f(x) matrix`.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Stage<T> {
     function: Activation,
     depth: usize,
@@ -30,9 +30,6 @@ struct Stage<T> {
     matrix: AVec<T>,
     bias: AVec<T>,
 }
-
-/// What a vector unit may ask for.
-const CACHE_LINE: usize = 64;
 
 /// So many rows are evaluated layer by layer, in memory that is near.
 const BLOCK: usize = 4 * products::TOGETHER;

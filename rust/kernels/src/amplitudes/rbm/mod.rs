@@ -20,7 +20,7 @@ use crate::amplitudes::sums::{Changed, sum_rows};
 use crate::amplitudes::{Ratios, TOGETHER};
 use crate::connected::terms::BLOCK;
 use crate::error::check;
-use crate::numbers::{Algebra, MULTIPLE, Planes, Real, complex, planes, planes_mut};
+use crate::numbers::{Algebra, CACHE_LINE, MULTIPLE, Planes, Real, complex, planes, planes_mut};
 use crate::sites::LocalIndex;
 use aligned_vec::AVec;
 use num_complex::Complex;
@@ -166,9 +166,6 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Rbm<'a, T, A, P> {
 fn zeros<T: Real>(len: usize) -> AVec<T> {
     AVec::from_iter(CACHE_LINE, std::iter::repeat_n(T::default(), len))
 }
-
-/// The alignment of tables: no vector is part of two lines of the cache.
-const CACHE_LINE: usize = 64;
 
 /// The machine at some samples, as [`Ratios`].
 #[derive(Debug)]

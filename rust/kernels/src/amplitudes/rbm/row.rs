@@ -1,7 +1,7 @@
 //! What multiplies the amplitude of a machine if some sites change.
 
-use super::{CACHE_LINE, Extent, Rbm};
-use crate::numbers::{Algebra, Planes, Real, at, complex, lanes, sign, vectors, vectors_mut};
+use super::{Extent, Rbm};
+use crate::numbers::{Algebra, CACHE_LINE, Planes, Real, at, complex, lanes, sign, vectors, vectors_mut};
 use aligned_vec::AVec;
 use num_complex::Complex;
 use pulp::Simd;
