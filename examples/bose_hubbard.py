@@ -4,7 +4,7 @@
     mpirun -n 4 python examples/bose_hubbard.py
 
 H = -J Σ (b†_i b_j + h.c.) + U/2 Σ n_i (n_i - 1) on a ring of 6 sites with 6 bosons. The connected
-elements come from Rust; on sites with more than two states NetKet's own code runs the chains.
+elements come from Rust, and so do the chains, with the network's layers.
 """
 
 import ferroket as fk
