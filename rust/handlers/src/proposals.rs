@@ -6,10 +6,12 @@ use crate::first_layer::read_layer;
 use crate::layers::read_layers;
 use crate::operators::{MatricesOf, Operator};
 use crate::rules::{check_indices, read_key, read_sweep, with_rule};
-use ferroket_kernels::amplitudes::{FirstLayer, LayerRows, Layers};
+use ferroket_kernels::amplitudes::FirstLayer;
 use ferroket_kernels::numbers::Real;
 use ferroket_kernels::sampling::rules::{Connected, TransitionRule};
-use ferroket_kernels::sampling::{Chain, EqualRows, PROGRESS_WORDS, Proposer, STREAM_WORDS, Sampling};
+use ferroket_kernels::sampling::{
+    Chain, Conversation, EqualRows, Estimate, PROGRESS_WORDS, Proposer, Question, STREAM_WORDS, Sampling, Teller,
+};
 use ferroket_kernels::sites::{LocalIndex, LocalStates, Sites, StateRange};
 use ferroket_xla_ffi::{Arguments, Buffer, DataType, Element, Error, Frame, Rows, handler};
 
@@ -103,8 +105,7 @@ fn run<'a, T: Real + Element>(
         check_indices(indices, sizes, numbers.as_slice())?;
     }
 
-    let mut answers = answers.as_slice().to_vec();
-    let mut answers = EqualRows::new(&mut answers, together);
+    let teller = &Teller::new(layers, power, chains.saturating_mul(length).saturating_mul(sampling.sweep));
     let mut indices = EqualRows::new(indices, sites);
     let mut kept = EqualRows::new(kept.into_mut_slice(), kept_words);
     let mut samples = EqualRows::new(samples.into_mut_slice(), length * sites);
@@ -113,17 +114,18 @@ fn run<'a, T: Real + Element>(
     let mut own_sums = EqualRows::new(own_sums.into_mut_slice(), width);
     let mut sums = EqualRows::new(sums.into_mut_slice(), together * width);
     let random = random.into_mut_slice().as_chunks_mut().0;
-    let of_one = progress.iter_mut().zip(random).zip(log_prob.into_mut_slice());
+    let log_prob = log_prob.into_mut_slice();
+    let of_one = progress.iter_mut().zip(random).zip(&*log_prob);
     let mut conversations: Vec<_> = of_one
         .enumerate()
         .map(|(place, ((progress, random), log_prob))| Conversation {
-            number: numbers.as_slice()[place],
-            answers: answers.take(),
+            number: numbers.as_slice()[place].into(),
+            answers: answers.as_slice()[place * together..][..together].iter().copied().map(estimate).collect(),
             proposals: proposals.take(),
             sums: sums.take(),
             chain: Chain {
                 indices: indices.take(),
-                log_prob,
+                log_prob: estimate(*log_prob),
                 progress,
                 random,
                 rule: kept.take(),
@@ -131,10 +133,10 @@ fn run<'a, T: Real + Element>(
                 samples: samples.take(),
                 log_probs: log_probs.take(),
             },
-            waits: true,
+            asks: Question::Proposals,
         })
         .collect();
-    let proceed = Proceed { frame, sampling, layer, layers: &layers, power, kept_words };
+    let proceed = Proceed { frame, sampling, layer, teller, kept_words };
     if frame.attr_str("rule")? == "hamiltonian" && frame.attr_bool("matrices")? {
         let sites = &sites_of(sizes)?;
         let states = &LocalStates::new(sites).map_err(|error| invalid(&error))?;
@@ -147,9 +149,16 @@ fn run<'a, T: Real + Element>(
             proceed.all(&mut conversations, rule)
         })?;
     }
-    let count = conversations.iter().filter(|conversation| conversation.waits).count();
+    let count = conversations.iter().filter(|conversation| conversation.asks != Question::Nothing).count();
+    for (log_prob, conversation) in log_prob.iter_mut().zip(&conversations) {
+        *log_prob = T::nearest(conversation.chain.log_prob.value);
+    }
     waiting.into_mut_slice()[0] = i32::try_from(count).unwrap_or(i32::MAX);
     Ok(())
+}
+
+fn estimate<T: Real>(log_prob: T) -> Estimate {
+    Estimate::exact(log_prob.into())
 }
 
 /// Sites with so many local states, whose values are their local indices.
@@ -167,8 +176,7 @@ struct Proceed<'p, 'a, T> {
     frame: &'p Frame<'a>,
     sampling: &'p Sampling,
     layer: FirstLayer<'a, T>,
-    layers: &'p Layers<T>,
-    power: T,
+    teller: &'p Teller<T>,
     kept_words: usize,
 }
 
@@ -179,54 +187,24 @@ impl<T: Real> Proceed<'_, '_, T> {
         conversations: &mut [Conversation<T>],
         rule: impl Fn() -> R + Sync,
     ) -> Result<(), Error> {
-        let Self { frame, sampling, layer, layers, power, kept_words } = *self;
+        let Self { frame, sampling, layer, teller, kept_words } = *self;
         let words = rule().kept();
         if kept_words != words {
             return Err(Error::invalid(format!("the rule keeps {words} words for each chain, not {kept_words}")));
         }
         // A part of the chains would take layers as long as all of them.
         let share = conversations.len().div_ceil(frame.pool().threads());
-        let at_least = if layers.is_empty() { AT_LEAST } else { share };
+        let at_least = if teller.is_empty() { AT_LEAST } else { share };
         frame.pool().for_each_part(conversations.len(), at_least, Rows::new(conversations, 1), |_, part| {
             let part = part.into_slice();
             let mut proposer = Proposer::new(sampling, rule(), layer);
-            let mut rows = LayerRows::default();
-            let mut waiting = part.len();
-            while waiting > 0 {
-                rows.sums.clear();
-                waiting = 0;
-                // Those that have made all moves wait no more.
-                let all = part.iter_mut().filter(|conversation| conversation.waits);
-                for Conversation { number, chain, answers, proposals, sums, waits } in all {
-                    *waits = proposer.proceed((*number).into(), chain, answers, proposals, sums);
-                    if *waits {
-                        rows.sums.extend_from_slice(sums);
-                        waiting += 1;
-                    }
-                }
-                if layers.is_empty() {
-                    return;
-                }
-                rows.evaluate(layers);
-                let mut log_psi = rows.log_psi.iter();
-                for conversation in part.iter_mut().filter(|conversation| conversation.waits) {
-                    for (answer, &log_psi) in conversation.answers.iter_mut().zip(log_psi.by_ref()) {
-                        *answer = power * log_psi;
-                    }
-                }
+            if teller.is_empty() {
+                part.iter_mut().for_each(|conversation| proposer.proceed(conversation));
+            } else {
+                teller.tell(&mut proposer, part);
             }
         })
     }
-}
-
-/// A chain, what it is told, and what it says.
-struct Conversation<'a, T> {
-    number: u32,
-    chain: Chain<'a, T>,
-    answers: &'a mut [T],
-    proposals: &'a mut [LocalIndex],
-    sums: &'a mut [T],
-    waits: bool,
 }
 
 #[cfg(test)]

@@ -57,6 +57,11 @@ impl<'a, T: Real> FirstLayer<'a, T> {
         add(rows.map(|row| (T::ONE, row)), sums);
     }
 
+    /// As [`FirstLayer::evaluate`], compiled for the processor.
+    pub(crate) fn write(&self, indices: &[LocalIndex], sums: &mut [T]) {
+        Arch::new().dispatch(Evaluate { layer: *self, indices, sums });
+    }
+
     /// Changes the sums of a configuration.
     #[inline(always)]
     pub(crate) fn update(&self, changes: impl Iterator<Item = Change>, sums: &mut [T]) {
@@ -136,29 +141,29 @@ impl<'a, S: Sample, T: Real> ConnectedSums<'a, S, T> {
         check(found.is_some(), || format!("a configuration is of sample {sample}, but there are {count}"))?;
         let place = found.unwrap_or_default();
         let values = &self.samples[place * sites..][..sites];
-        let (arch, layer) = (Arch::new(), self.layer);
+        let layer = self.layer;
         if self.sample != found {
             self.sample = None;
             self.states.read(place, values, &mut self.indices)?;
-            arch.dispatch(Evaluate { layer, indices: &self.indices, sums: &mut self.own });
+            layer.write(&self.indices, &mut self.own);
             self.sample = found;
         }
         self.changes.clear();
         self.states.find_changes(place, &self.indices, values, x, &mut self.changes)?;
         if 2 * self.changes.len() < sites {
-            arch.dispatch(Update { layer, changes: &self.changes, from: &self.own, sums });
+            Arch::new().dispatch(Update { layer, changes: &self.changes, from: &self.own, sums });
         } else {
             let mut indices = self.indices.clone();
             for &(site, _, to) in &self.changes {
                 indices[site] = to;
             }
-            arch.dispatch(Evaluate { layer, indices: &indices, sums });
+            layer.write(&indices, sums);
         }
         Ok(())
     }
 }
 
-/// [`FirstLayer::evaluate`], compiled for the processor.
+/// What [`FirstLayer::write`] does.
 struct Evaluate<'s, T> {
     layer: FirstLayer<'s, T>,
     indices: &'s [LocalIndex],

@@ -22,7 +22,7 @@ pub struct Chain<'a, T> {
     /// Its configuration.
     pub indices: &'a mut [LocalIndex],
     /// The logarithm of |ψ|^p there.
-    pub log_prob: &'a mut T,
+    pub log_prob: Estimate,
     /// What it has done so far; zeros at first.
     pub progress: &'a mut [u32; PROGRESS_WORDS],
     /// Its random numbers.
@@ -37,19 +37,36 @@ pub struct Chain<'a, T> {
     pub log_probs: &'a mut [T],
 }
 
-impl<T> Chain<'_, T> {
-    fn reborrow(&mut self) -> Chain<'_, T> {
-        Chain {
-            indices: self.indices,
-            log_prob: self.log_prob,
-            progress: self.progress,
-            random: self.random,
-            rule: self.rule,
-            sums: self.sums,
-            samples: self.samples,
-            log_probs: self.log_probs,
-        }
+/// The logarithm of |ψ|^p, and by how much it may be off.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The number.
+    pub value: f64,
+    /// Not less than the modulus of its error; 0 for what decides.
+    pub error: f64,
+}
+
+impl Estimate {
+    /// What isn't known yet.
+    pub const UNKNOWN: Self = Self::exact(f64::NAN);
+
+    /// A number that decides.
+    #[must_use]
+    pub const fn exact(value: f64) -> Self {
+        Self { value, error: 0.0 }
     }
+}
+
+/// Whether a move is accepted, to where this is the logarithm of |ψ|^p; None if the errors are too large to tell.
+fn is_accepted(uniform: f64, correction: f64, from: Estimate, to: Estimate) -> Option<bool> {
+    // Not accepted if it isn't a number.
+    let accepted = |difference: f64| uniform < difference.exp() * correction;
+    let (difference, error) = (to.value - from.value, to.error + from.error);
+    if error == 0.0 {
+        return Some(accepted(difference));
+    }
+    let (least, most) = (accepted(difference - error), accepted(difference + error));
+    (least == most && difference.is_finite() && error.is_finite()).then_some(least)
 }
 
 /// How many words keep what a chain has done. The third one is how many of its moves were accepted.
@@ -96,56 +113,75 @@ impl<'a, T: Real, R: TransitionRule> Proposer<'a, T, R> {
         Self { sampling, rule, layer, change: Change::default() }
     }
 
-    /// Has a chain go on, with the logarithms of |ψ|^p of what it has proposed, until it proposes as much again or has
-    /// made all moves. Before the first time nothing is kept of it: all is zero.
+    pub(super) fn layer(&self) -> FirstLayer<'a, T> {
+        self.layer
+    }
+
+    /// Has a chain go on, with the answers to what it has proposed, until it proposes as much again or has made all
+    /// moves. Before the first time nothing is kept of it: all is zero.
     ///
-    /// Where there is room for more proposals than are made, they are the configuration of the chain. The chain has this
-    /// number among all. Returns whether it waits for amplitudes.
-    pub fn proceed(
-        &mut self,
-        number: u64,
-        chain: &mut Chain<T>,
-        answers: &[T],
-        proposals: &mut [LocalIndex],
-        sums: &mut [T],
-    ) -> bool {
-        Arch::new().dispatch(Conversation { proposer: self, number, chain, answers, proposals, sums })
+    /// Where there is room for more proposals than are made, they are the configuration of the chain.
+    pub fn proceed(&mut self, conversation: &mut Conversation<T>) {
+        Arch::new().dispatch(Proceed { proposer: self, conversation });
     }
 }
 
-/// What [`Proposer::proceed`] does.
-struct Conversation<'p, 'a, 'c, T, R> {
-    proposer: &'p mut Proposer<'a, T, R>,
-    number: u64,
-    chain: &'p mut Chain<'c, T>,
-    answers: &'p [T],
-    proposals: &'p mut [LocalIndex],
-    sums: &'p mut [T],
+/// A chain, what it is told, and what it says.
+#[derive(Debug)]
+pub struct Conversation<'a, T> {
+    /// The number of the chain among all.
+    pub number: u64,
+    /// The chain.
+    pub chain: Chain<'a, T>,
+    /// The logarithms of |ψ|^p of what it has proposed last.
+    pub answers: Vec<Estimate>,
+    /// What it proposes, as many configurations as answers.
+    pub proposals: &'a mut [LocalIndex],
+    /// What the first layer makes of them.
+    pub sums: &'a mut [T],
+    /// What it waits for.
+    pub asks: Question,
 }
 
-impl<T: Real, R: TransitionRule> WithSimd for Conversation<'_, '_, '_, T, R> {
-    type Output = bool;
+/// What a chain waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// The amplitudes of its proposals.
+    Proposals,
+    /// Those of its configuration and its first proposal, without an error.
+    Exactly,
+    /// Nothing: it has made all moves.
+    Nothing,
+}
+
+/// What [`Proposer::proceed`] does.
+struct Proceed<'p, 'a, 'c, T, R> {
+    proposer: &'p mut Proposer<'a, T, R>,
+    conversation: &'p mut Conversation<'c, T>,
+}
+
+impl<T: Real, R: TransitionRule> WithSimd for Proceed<'_, '_, '_, T, R> {
+    type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> bool {
-        let Self { proposer, number, chain, answers, proposals, sums } = self;
-        let Proposer { sampling, rule, layer, change } = proposer;
-        let Chain { indices, log_prob, progress, random, rule: kept, sums: own_sums, samples, log_probs } =
-            chain.reborrow();
-        if *progress == [0; PROGRESS_WORDS] {
+    fn with_simd<S: Simd>(self, _: S) {
+        let Proposer { sampling, rule, layer, change } = self.proposer;
+        let Conversation { number, chain, answers, proposals, sums, asks } = self.conversation;
+        let Chain { indices, log_prob, progress, random, rule: kept, sums: own_sums, samples, log_probs } = chain;
+        if **progress == [0; PROGRESS_WORDS] {
             rule.visit(indices);
             layer.evaluate(indices, own_sums);
         } else {
             rule.restore(indices, kept);
         }
-        let Progress { drawn, mut moves, mut accepted, asked } = Progress::of(*progress);
+        let Progress { drawn, mut moves, mut accepted, mut asked } = Progress::of(**progress);
         let (sites, sweep) = (indices.len().max(1), sampling.sweep as u32);
         let all = sweep * log_probs.len() as u32;
-        let mut rng = Stream::new(&sampling.key, number, drawn, random);
+        let mut rng = Stream::new(&sampling.key, *number, drawn, random);
         let mut answers = answers[..asked as usize].iter();
         let mut proposals = proposals.chunks_exact_mut(sites);
         let mut sums = EqualRows::new(sums, layer.width());
-        let mut asked = 0;
+        (*asks, asked) = (Question::Nothing, 0);
         // How far the chain is known to go: random numbers and moves.
         let mut known = None;
         while moves < all && proposals.len() > 0 {
@@ -155,8 +191,15 @@ impl<T: Real, R: TransitionRule> WithSimd for Conversation<'_, '_, '_, T, R> {
             // How much likelier the way back is proposed than the way there.
             let correction = rule.propose(&mut rng, indices, change);
             let uniform: f64 = if correction.is_some() { rng.random() } else { 0.0 };
-            let answer = if change.is_empty() { Some(&*log_prob) } else { answers.next() };
-            let Some(&answer) = answer else {
+            // A move that leads nowhere has the same amplitude, whatever it is.
+            let here = if change.is_empty() { Estimate::exact(log_prob.value) } else { *log_prob };
+            let answer = if change.is_empty() { Some(here) } else { answers.next().copied() };
+            let is_known = answer.is_some();
+            let decision = answer.and_then(|there| {
+                let is_accepted = correction.map_or(Some(false), |it| is_accepted(uniform, it, here, there));
+                is_accepted.map(|is_accepted| (there, is_accepted))
+            });
+            let Some((answer, is_accepted)) = decision else {
                 if let Some(proposal) = proposals.next() {
                     proposal.copy_from_slice(indices);
                     change.apply(proposal);
@@ -165,13 +208,17 @@ impl<T: Real, R: TransitionRule> WithSimd for Conversation<'_, '_, '_, T, R> {
                 known.get_or_insert(before);
                 asked += 1;
                 rule.reject();
+                if is_known {
+                    *asks = Question::Exactly;
+                    break;
+                }
+                *asks = Question::Proposals;
                 continue;
             };
             if known.is_some() {
                 continue; // a move that leads nowhere, behind one that may lead elsewhere
             }
-            // Not accepted if it isn't a number.
-            if correction.is_some_and(|correction| uniform < (answer.into() - (*log_prob).into()).exp() * correction) {
+            if is_accepted {
                 accepted += 1;
                 if !change.is_empty() {
                     *log_prob = answer;
@@ -189,7 +236,7 @@ impl<T: Real, R: TransitionRule> WithSimd for Conversation<'_, '_, '_, T, R> {
             if moves.is_multiple_of(sweep) {
                 let place = (moves / sweep - 1) as usize;
                 samples[place * sites..][..sites].copy_from_slice(indices);
-                log_probs[place] = *log_prob;
+                log_probs[place] = T::nearest(log_prob.value);
             }
         }
         for proposal in proposals {
@@ -198,13 +245,12 @@ impl<T: Real, R: TransitionRule> WithSimd for Conversation<'_, '_, '_, T, R> {
         }
         rule.keep(kept);
         let (drawn, moves) = known.unwrap_or((rng.drawn, moves));
-        *progress = Progress { drawn, moves, accepted, asked }.words();
-        asked > 0
+        **progress = Progress { drawn, moves, accepted, asked }.words();
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::amplitudes::{Odds, Walker};
     use crate::sampling::rules::testing::by_site;
@@ -237,20 +283,26 @@ mod tests {
     }
 
     /// What a chain keeps, and gives.
-    struct Kept {
+    pub(in crate::sampling) struct Kept {
         indices: Vec<LocalIndex>,
         log_prob: f64,
-        progress: [u32; PROGRESS_WORDS],
+        pub(in crate::sampling) progress: [u32; PROGRESS_WORDS],
         random: [u32; STREAM_WORDS],
         rule: Vec<u32>,
         sums: Vec<f64>,
-        samples: Vec<LocalIndex>,
-        log_probs: Vec<f64>,
+        pub(in crate::sampling) samples: Vec<LocalIndex>,
+        pub(in crate::sampling) log_probs: Vec<f64>,
     }
 
     impl Kept {
         /// Before the first move. The samples are none yet.
-        fn at(start: &[LocalIndex], log_prob: f64, rule: usize, width: usize, length: usize) -> Self {
+        pub(in crate::sampling) fn at(
+            start: &[LocalIndex],
+            log_prob: f64,
+            rule: usize,
+            width: usize,
+            length: usize,
+        ) -> Self {
             Self {
                 indices: start.to_vec(),
                 log_prob,
@@ -263,16 +315,30 @@ mod tests {
             }
         }
 
-        fn chain(&mut self) -> Chain<'_, f64> {
-            Chain {
-                indices: &mut self.indices,
-                log_prob: &mut self.log_prob,
-                progress: &mut self.progress,
-                random: &mut self.random,
-                rule: &mut self.rule,
-                sums: &mut self.sums,
-                samples: &mut self.samples,
-                log_probs: &mut self.log_probs,
+        /// A conversation that asks for the amplitudes of these proposals at once.
+        pub(in crate::sampling) fn conversation<'a>(
+            &'a mut self,
+            number: u64,
+            proposals: &'a mut [LocalIndex],
+            sums: &'a mut [f64],
+        ) -> Conversation<'a, f64> {
+            let together = proposals.len() / self.indices.len();
+            Conversation {
+                number,
+                chain: Chain {
+                    indices: &mut self.indices,
+                    log_prob: Estimate::exact(self.log_prob),
+                    progress: &mut self.progress,
+                    random: &mut self.random,
+                    rule: &mut self.rule,
+                    sums: &mut self.sums,
+                    samples: &mut self.samples,
+                    log_probs: &mut self.log_probs,
+                },
+                answers: vec![Estimate::UNKNOWN; together],
+                proposals,
+                sums,
+                asks: Question::Proposals,
             }
         }
     }
@@ -293,18 +359,15 @@ mod tests {
         let width = constants.len();
         let mut kept = Kept::at(start, power * log_psi(start), rule.kept(), width, length);
         let (mut proposals, mut sums) = (vec![9; start.len() * together], vec![9.0; width * together]);
-        let mut answers = vec![f64::NAN; together];
         let mut proposer = Proposer::new(sampling, rule, *layer);
-        for calls in 0.. {
-            if !proposer.proceed(3, &mut kept.chain(), &answers, &mut proposals, &mut sums) {
-                for (sample, &log_prob) in kept.samples.chunks(start.len()).zip(&kept.log_probs) {
-                    assert_eq!(log_prob, power * log_psi(sample));
-                }
-                let Progress { moves, accepted, .. } = Progress::of(kept.progress);
-                assert_eq!(moves as usize, sampling.sweep * length);
-                assert_eq!(kept.indices, kept.samples[kept.samples.len() - start.len()..]);
-                return (kept.samples, accepted.into(), calls);
-            }
+        let mut calls = 0;
+        let mut conversation = kept.conversation(3, &mut proposals, &mut sums);
+        loop {
+            proposer.proceed(&mut conversation);
+            let Conversation { asks: Question::Proposals, proposals, sums, answers, .. } = &mut conversation else {
+                break;
+            };
+            calls += 1;
             for (place, proposal) in proposals.chunks(start.len()).enumerate() {
                 let mut expected = constants.to_vec();
                 layer.evaluate(proposal, &mut expected);
@@ -313,10 +376,17 @@ mod tests {
                 }
             }
             for (answer, proposal) in answers.iter_mut().zip(proposals.chunks(start.len())) {
-                *answer = power * log_psi(proposal);
+                *answer = Estimate::exact(power * log_psi(proposal));
             }
         }
-        unreachable!()
+        assert_eq!(conversation.asks, Question::Nothing);
+        for (sample, &log_prob) in kept.samples.chunks(start.len()).zip(&kept.log_probs) {
+            assert_eq!(log_prob, power * log_psi(sample));
+        }
+        let Progress { moves, accepted, .. } = Progress::of(kept.progress);
+        assert_eq!(moves as usize, sampling.sweep * length);
+        assert_eq!(kept.indices, kept.samples[kept.samples.len() - start.len()..]);
+        (kept.samples, accepted.into(), calls)
     }
 
     proptest! {
@@ -368,12 +438,15 @@ mod tests {
         let layer = FirstLayer::new(6, 2, &constants, &table).expect("a table");
         let mut kept = Kept::at(&[0; 6], 2.0 * log_psi(&[0; 6]), 0, 8, 1000);
         let (mut sums, mut proposal) = ([9.0; 8], [9; 6]);
-        let (mut answer, mut largest) = (0.0, 0.0_f64);
+        let mut largest = 0.0_f64;
         let mut proposer = Proposer::new(&sampling, Local::new(&[2; 6]), layer);
-        while proposer.proceed(0, &mut kept.chain(), &[answer], &mut proposal, &mut sums) {
-            answer = 2.0 * log_psi(&proposal);
+        let mut conversation = kept.conversation(0, &mut proposal, &mut sums);
+        while conversation.asks == Question::Proposals {
+            proposer.proceed(&mut conversation);
+            let Conversation { proposals, sums, answers, .. } = &mut conversation;
+            answers[0] = Estimate::exact(2.0 * log_psi(proposals));
             let mut expected = constants;
-            layer.evaluate(&proposal, &mut expected);
+            layer.evaluate(proposals, &mut expected);
             largest =
                 sums.iter().zip(expected).fold(largest, |largest, (sum, expected)| largest.max((sum - expected).abs()));
         }
@@ -398,15 +471,35 @@ mod tests {
         }
     }
 
+    /// Whether a move is accepted, by numbers with errors.
+    #[test]
+    fn errors_leave_open_what_they_may_change() {
+        let (here, ln_half) = (Estimate { value: 1.0, error: 0.01 }, 0.5_f64.ln());
+        let to = |difference: f64| Estimate { value: 1.0 + difference, error: 0.02 };
+        assert_eq!(is_accepted(0.5, 1.0, here, to(ln_half + 0.031)), Some(true));
+        assert_eq!(is_accepted(0.5, 1.0, here, to(ln_half - 0.031)), Some(false));
+        for difference in [0.029, 0.0, -0.029] {
+            assert_eq!(is_accepted(0.5, 1.0, here, to(ln_half + difference)), None);
+            assert_eq!(is_accepted(0.25, 0.5, here, to(ln_half + difference)), None);
+        }
+        for unknown in [f64::NAN, f64::INFINITY] {
+            assert_eq!(is_accepted(0.5, 1.0, here, Estimate { value: 1.0, error: unknown }), None);
+            assert_eq!(is_accepted(0.5, 1.0, here, Estimate { value: unknown, error: 0.1 }), None);
+        }
+        assert_eq!(is_accepted(0.5, 1.0, Estimate::exact(1.0), Estimate::UNKNOWN), Some(false));
+    }
+
     #[test]
     fn what_is_no_number_is_not_accepted_and_a_start_of_probability_zero_is_left() {
         let sampling = Sampling { key: [1; KEY_WORDS], sweep: 1 };
         let layer = FirstLayer::new(2, 2, &[], &[]).expect("no table");
         for (answer, log_prob, moves) in [(f64::NAN, 0.0, false), (0.0, f64::NEG_INFINITY, true)] {
             let (mut kept, mut proposals) = (Kept::at(&[0, 0], log_prob, 0, 0, 1), [9; 2]);
-            for waits in [true, false] {
-                let mut proposer = Proposer::new(&sampling, Local::new(&[2, 2]), layer);
-                assert_eq!(proposer.proceed(0, &mut kept.chain(), &[answer], &mut proposals, &mut []), waits);
+            let mut conversation = kept.conversation(0, &mut proposals, &mut []);
+            for asks in [Question::Proposals, Question::Nothing] {
+                Proposer::new(&sampling, Local::new(&[2, 2]), layer).proceed(&mut conversation);
+                assert_eq!(conversation.asks, asks);
+                conversation.answers[0] = Estimate::exact(answer);
             }
             assert_eq!(kept.samples != [0, 0], moves);
             assert_eq!(kept.progress[..3], [1, 0, u32::from(moves)]);

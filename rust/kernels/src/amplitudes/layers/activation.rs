@@ -27,7 +27,35 @@ pub enum Activation {
     LogCosh,
 }
 
+/// A function in single precision is off by no more than so much of itself, or of 1 if that is more.
+pub(super) const ROUNDING: f64 = 1e-6;
+
 impl Activation {
+    /// All there are.
+    #[cfg(test)]
+    pub(super) const ALL: [Self; 9] = [
+        Self::Gelu,
+        Self::Silu,
+        Self::Sigmoid,
+        Self::Tanh,
+        Self::Relu,
+        Self::Elu,
+        Self::Selu,
+        Self::Softplus,
+        Self::LogCosh,
+    ];
+
+    /// The greatest modulus of its derivative, rounded up.
+    pub(super) fn slope(self) -> f64 {
+        match self {
+            Self::Gelu => 1.13,
+            Self::Silu => 1.1,
+            Self::Sigmoid => 0.25,
+            Self::Tanh | Self::Relu | Self::Elu | Self::Softplus | Self::LogCosh => 1.0,
+            Self::Selu => SELU_SCALE * SELU_ALPHA,
+        }
+    }
+
     /// The function with a name.
     pub fn named(name: &str) -> Result<Self, Error> {
         Ok(match name {
@@ -139,8 +167,12 @@ mod tests {
             for ((x, found), single) in numbers.into_iter().zip(double).zip(single) {
                 let size = expected(x).abs().max(1.0);
                 assert!((found - expected(x)).abs() < 1e-15 * size, "{name} {x}: {found}");
-                assert!((f64::from(single) - expected(x)).abs() < 1e-6 * size, "{name} {x}: {single}");
+                assert!((f64::from(single) - expected(x)).abs() < ROUNDING * size, "{name} {x}: {single}");
             }
+            let slope = |x: f64| (expected(x + 1e-6) - expected(x - 1e-6)).abs() / 2e-6;
+            let steepest = (-3000..=3000).map(|x| slope(f64::from(x) / 200.0)).fold(0.0, f64::max);
+            let bound = activation.slope();
+            assert!(steepest < bound + 1e-8 && steepest > 0.99 * bound, "{name}: {steepest}");
         }
         let message = Activation::named("sine").expect_err("unknown").to_string();
         assert_eq!(message, "the operator's tables are wrong: there is no activation function 'sine'");

@@ -1,6 +1,7 @@
 //! Networks of dense layers, from the sums of the first one to ln ψ, all of real numbers.
 
 mod activation;
+mod bounds;
 mod products;
 
 pub use activation::Activation;
@@ -9,6 +10,7 @@ use crate::Error;
 use crate::error::check;
 use crate::numbers::{CACHE_LINE, MULTIPLE, Real};
 use aligned_vec::AVec;
+use bounds::Bound;
 use pulp::{Arch, Simd, WithSimd};
 
 /// What comes behind the sums of a [`super::FirstLayer`]: functions of single numbers and, after each, products with a
@@ -29,10 +31,23 @@ struct Stage<T> {
     /// With columns of zeros up to a multiple of [`MULTIPLE`], but for the last one.
     matrix: AVec<T>,
     bias: AVec<T>,
+    /// What it makes of errors, if it is rounded.
+    bound: Option<Bound>,
 }
 
 /// So many rows are evaluated layer by layer, in memory that is near.
 const BLOCK: usize = 4 * products::TOGETHER;
+
+#[cfg(test)]
+impl Layers<f32> {
+    /// Makes what is [`Layers::rounded`] wrong by so much, as its bounds say then.
+    pub(crate) fn be_off_by(&mut self, error: f64) {
+        if let Some(Stage { bias, bound: Some(bound), .. }) = self.stages.last_mut() {
+            bias[0] += error as f32;
+            bound.add(1.01 * error);
+        }
+    }
+}
 
 impl<T: Real> Layers<T> {
     /// Of a function for each matrix `(depth, columns)`, with the depth of the next one, and bias `(columns,)`.
@@ -60,7 +75,7 @@ impl<T: Real> Layers<T> {
             matrix.truncate(depth * padded);
             found.numbers += padded;
             found.widest = found.widest.max(padded);
-            found.stages.push(Stage { function, depth, matrix, bias });
+            found.stages.push(Stage { function, depth, matrix, bias, bound: None });
             depth = columns;
         }
         check(found.stages.is_empty() || depth == 1, || format!("the last layer gives {depth} numbers, not one"))?;
@@ -78,6 +93,23 @@ impl<T: Real> Layers<T> {
     pub fn work(&self) -> usize {
         self.stages.iter().map(|stage| stage.matrix.len()).sum()
     }
+
+    /// The same in single precision, which tell by how much they are off at most.
+    #[must_use]
+    pub fn rounded(&self) -> Layers<f32> {
+        let round = |numbers: &[T]| AVec::from_iter(CACHE_LINE, numbers.iter().map(|&x| f32::nearest(x.into())));
+        let stages = self.stages.iter().map(|stage| {
+            let Stage { function, depth, ref matrix, ref bias, .. } = *stage;
+            Stage { function, depth, matrix: round(matrix), bias: round(bias), bound: Some(Bound::of(stage)) }
+        });
+        Layers { stages: stages.collect(), numbers: self.numbers, widest: self.widest }
+    }
+
+    /// How many products of two numbers [`Layers::rounded`] takes for its bounds.
+    #[must_use]
+    pub fn work_of_bounds(&self) -> usize {
+        self.stages.iter().map(|stage| stage.matrix.len() * stage.bias.len()).sum()
+    }
 }
 
 /// Memory to evaluate [`Layers`], and the rows that it is done for.
@@ -87,6 +119,8 @@ pub struct Rows<T> {
     pub sums: Vec<T>,
     /// ln ψ of each.
     pub log_psi: Vec<T>,
+    /// By how much each is off at most, if the layers are rounded: then the errors of the sums have to be here before.
+    pub errors: Vec<f64>,
     between: AVec<T>,
     turned: AVec<T>,
 }
@@ -94,19 +128,34 @@ pub struct Rows<T> {
 impl<T: Real> Default for Rows<T> {
     fn default() -> Self {
         let none = || AVec::new(CACHE_LINE);
-        Self { sums: Vec::new(), log_psi: Vec::new(), between: none(), turned: none() }
+        Self { sums: Vec::new(), log_psi: Vec::new(), errors: Vec::new(), between: none(), turned: none() }
+    }
+}
+
+impl Rows<f32> {
+    /// Adds a row for [`Layers::rounded`].
+    pub fn push_rounded<T: Real>(&mut self, sums: &[T]) {
+        self.sums.extend(sums.iter().map(|&sum| f32::nearest(sum.into())));
+        self.errors.push(bounds::of_rounding(sums));
     }
 }
 
 impl<T: Real> Rows<T> {
+    /// Takes all rows away.
+    pub fn clear(&mut self) {
+        self.sums.clear();
+        self.errors.clear();
+    }
+
     /// Evaluates the layers for all sums.
     pub fn evaluate(&mut self, layers: &Layers<T>) {
         if let Some(first) = layers.stages.first() {
-            let Self { sums, log_psi, between, turned } = self;
+            let Self { sums, log_psi, errors, between, turned } = self;
             log_psi.resize(sums.len() / first.depth, T::default());
             between.resize(BLOCK * layers.numbers, T::default());
             turned.resize(products::TOGETHER * layers.widest, T::default());
-            Arch::new().dispatch(Evaluate { layers, width: first.depth, sums, log_psi, between, turned });
+            let width = first.depth;
+            Arch::new().dispatch(Evaluate { layers, width, sums, log_psi, errors, between, turned });
         }
     }
 }
@@ -117,6 +166,7 @@ struct Evaluate<'r, T> {
     width: usize,
     sums: &'r mut [T],
     log_psi: &'r mut [T],
+    errors: &'r mut [f64],
     between: &'r mut [T],
     turned: &'r mut [T],
 }
@@ -126,13 +176,18 @@ impl<T: Real> WithSimd for Evaluate<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { layers, width, sums, log_psi, between, turned } = self;
+        let Self { layers, width, sums, log_psi, errors, between, turned } = self;
+        let mut errors = errors.chunks_mut(BLOCK);
         for (sums, log_psi) in sums.chunks_mut(BLOCK * width).zip(log_psi.chunks_mut(BLOCK)) {
             let rows = log_psi.len();
             let (mut x, mut stride) = (&mut *sums, width);
             let mut memory = &mut *between;
-            for Stage { function, matrix, bias, depth } in &layers.stages {
+            let errors = errors.next().unwrap_or_default();
+            for Stage { function, matrix, bias, depth, bound } in &layers.stages {
                 function.apply(simd, x);
+                if let Some(bound) = bound {
+                    bound.spread(stride, x, errors);
+                }
                 if bias.len() == 1 {
                     // Only the last one isn't padded.
                     products::sum_up(stride, x, (&matrix[..*depth], bias[0]), log_psi);
@@ -151,9 +206,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    pub(super) fn numbers(seed: usize, len: usize) -> Vec<f64> {
+        (0..len).map(|i| ((seed + 1) as f64 * (i + 1) as f64).sin()).collect()
+    }
+
     /// A layer of these functions and random numbers.
-    fn stages(functions: &[Activation], widths: &[usize]) -> Vec<(Activation, Vec<f64>, Vec<f64>)> {
-        let numbers = |seed: usize, len: usize| (0..len).map(|i| ((seed + 1) as f64 * (i + 1) as f64).sin()).collect();
+    pub(super) fn stages(functions: &[Activation], widths: &[usize]) -> Vec<(Activation, Vec<f64>, Vec<f64>)> {
         let of_one = |(place, &function): (usize, &Activation)| {
             let (depth, columns) = (widths[place], widths[place + 1]);
             (function, numbers(place, depth * columns), numbers(place + 9, columns))
