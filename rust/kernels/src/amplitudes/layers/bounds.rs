@@ -79,9 +79,11 @@ fn gamma(count: usize) -> f64 {
 #[inline(always)]
 fn norm<T: Real>(x: &[T]) -> f64 {
     const LANES: usize = 16;
-    let mut sums = [T::default(); LANES];
     let (parts, rest) = x.as_chunks::<LANES>();
-    for part in parts.iter().map(|part| &part[..]).chain([rest]) {
+    let mut last = [T::default(); LANES];
+    last[..rest.len()].copy_from_slice(rest);
+    let mut sums = last.map(|x| x * x);
+    for part in parts {
         for (sum, &x) in sums.iter_mut().zip(part) {
             *sum = *sum + x * x;
         }
