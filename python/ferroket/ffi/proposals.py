@@ -39,7 +39,7 @@ class Chains:
         kept: What their rule keeps, uint32 ``(C, R)``.
         log_prob: The logarithm of |ψ|^p at the configurations, float32 or float64 ``(C,)``.
         samples: The samples, local indices, uint16 ``(C, L, N)``.
-        log_probs: The logarithms of |ψ|^p of the samples, ``(C, L)``.
+        log_probs: The logarithms of |ψ|^p of the last M samples of each, ``(C, M)``.
         sums: What a first layer makes of the configurations, ``(C, H)``.
     """
 
@@ -53,13 +53,16 @@ class Chains:
     sums: Any
 
     @classmethod
-    def starting(cls, indices: jax.Array, log_prob: jax.Array, length: int, kept: int, width: int) -> "Chains":
+    def starting(
+        cls, indices: jax.Array, log_prob: jax.Array, length: int, n_log_probs: int, kept: int, width: int
+    ) -> "Chains":
         """Chains that have done nothing yet.
 
         Args:
             indices: Where they start.
             log_prob: The logarithm of |ψ|^p there.
             length: L, how many samples each will give.
+            n_log_probs: M, for how many of the last ones the logarithm of |ψ|^p is wanted.
             kept: R, how many words the rule keeps.
             width: H, how many sums a first layer has; 0 without one.
         """
@@ -71,7 +74,7 @@ class Chains:
             jnp.zeros((n_chains, kept), np.uint32),
             log_prob,
             jnp.zeros((n_chains, length, n_sites), np.uint16),
-            jnp.zeros((n_chains, length), log_prob.dtype),
+            jnp.zeros((n_chains, n_log_probs), log_prob.dtype),
             jnp.zeros((n_chains, width), log_prob.dtype),
         )
 

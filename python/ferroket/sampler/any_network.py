@@ -42,6 +42,7 @@ def samples(
     numbers: jax.Array,
     key: jax.Array,
     length: int,
+    n_log_probs: int,
     together: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The samples of a sampler whose rule is one of the kernels.
@@ -54,19 +55,21 @@ def samples(
         numbers: The number of each chain, ``(C,)``, on which its random numbers depend.
         key: What the random numbers depend on.
         length: L, how many samples each chain gives.
+        n_log_probs: M, for how many of the last ones the logarithm of |ψ|^p is wanted.
         together: How many proposals of a chain the network sees at once. The samples don't depend on it.
 
     Returns:
         Samples ``(C, L, N)``; how many moves of each chain were accepted, ``(C,)``; and the logarithms of |ψ|^p of the
-        samples, ``(C, L)``.
+        last M samples of each, ``(C, M)``.
     """
     rule = sampler.rule
     sites = compiled.local_states(sampler.hilbert)
     first, step = (values.astype(state.σ.dtype) for values in first_and_step(sites, float))
-    static = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
     network = _Network(with_primitives(machine.apply), sampler.chunk_size, own_constraints(sampler.hilbert))
     sizes = tuple(int(size) for size in sites.sizes_of_sites)
-    run = functools.partial(_run, network, sizes=sizes, length=length, kept=rule.kept, together=together, **static)
+    counts = {"length": length, "n_log_probs": n_log_probs, "kept": rule.kept, "together": together}
+    attributes = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
+    run = functools.partial(_run, network, sizes=sizes, **counts, **attributes)
     result: tuple[jax.Array, jax.Array, jax.Array] = on_each_device(
         run, (True, True, True, *(False,) * 6), (False, False, False)
     )(
@@ -158,6 +161,7 @@ def _run(
     *,
     sizes: tuple[int, ...],
     length: int,
+    n_log_probs: int,
     kept: int,
     together: int,
     **attributes: Any,
@@ -172,7 +176,7 @@ def _run(
         tables = Layer(jnp.zeros(0, dtype), jnp.zeros((len(sizes), max(sizes, default=1) - 1, 0), dtype))
     else:
         tables = layer.tables(variables, first, step, jnp.asarray(of_sites) - 1, max(sizes, default=1), dtype)
-    chains = Chains.starting(index, log_prob.astype(dtype), length, kept, len(tables.constant))
+    chains = Chains.starting(index, log_prob.astype(dtype), length, n_log_probs, kept, len(tables.constant))
     start = x[0], jnp.zeros(0, dtype) if layer is None else layer.sums(variables, x[0])
 
     others = network.layers(layer, variables, x[0])

@@ -155,8 +155,9 @@ def _any(
     together: int,
 ) -> tuple[Any, MetropolisSamplerState]:
     rng, key = jax.random.split(state.rng)
+    n_log_probs = chain_length if return_log_probabilities else 1
     samples, accepted, log_probs = any_network.samples(
-        sampler, machine, parameters, state, numbers, key, chain_length, together
+        sampler, machine, parameters, state, numbers, key, chain_length, n_log_probs, together
     )
     state = _moved(sampler, state.replace(rng=rng), samples, accepted, log_probs)
     return (samples, log_probs) if return_log_probabilities else samples, state

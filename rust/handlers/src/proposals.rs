@@ -25,7 +25,7 @@ handler! {
     ///
     /// Then those that become the results of the same shapes: `indices (C, N)` of uint16, the configurations; `progress
     /// (C, 5)`, `random (C, 66)` and `kept (C, R)` of uint32, see [`Chain`], zeros at first; `log_prob (C,)`;
-    /// `samples (C, L, N)` of uint16; `log_probs (C, L)`; and `own_sums (C, H)`. Then
+    /// `samples (C, L, N)` of uint16; `log_probs` of the last samples of each chain; and `own_sums (C, H)`. Then
     /// `constant (H,)` and `table (N, D - 1, H)` of a first layer, see [`FirstLayer`], with H = 0 without one; the layers
     /// behind it, see [`read_layers`], and the power p, if the chains are to be told by them and make all moves; and the
     /// arguments of the rule, as for [`crate::chains::rbm`].
@@ -76,7 +76,9 @@ fn run<'a, T: Real + Element>(
     let length = samples.dims()[1];
     samples.expect_dims(&[chains, length, sites])?;
     let log_probs = results.updated::<T>(&mut args, "log_probs")?;
-    log_probs.expect_dims(&[chains, length])?;
+    log_probs.expect_rank(2)?;
+    let wanted = log_probs.dims()[1].min(length);
+    log_probs.expect_dims(&[chains, wanted])?;
     let own_sums = results.updated::<T>(&mut args, "own_sums")?;
     let layer = read_layer::<T>(&mut args, sizes.iter().map(|&size| usize::from(size)))?;
     let width = layer.width();
@@ -109,7 +111,7 @@ fn run<'a, T: Real + Element>(
     let mut indices = EqualRows::new(indices, sites);
     let mut kept = EqualRows::new(kept.into_mut_slice(), kept_words);
     let mut samples = EqualRows::new(samples.into_mut_slice(), length * sites);
-    let mut log_probs = EqualRows::new(log_probs.into_mut_slice(), length);
+    let mut log_probs = EqualRows::new(log_probs.into_mut_slice(), wanted);
     let mut proposals = EqualRows::new(proposals.into_mut_slice(), together * sites);
     let mut own_sums = EqualRows::new(own_sums.into_mut_slice(), width);
     let mut sums = EqualRows::new(sums.into_mut_slice(), together * width);

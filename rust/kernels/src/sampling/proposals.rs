@@ -33,7 +33,7 @@ pub struct Chain<'a, T> {
     pub sums: &'a mut [T],
     /// Its samples, one behind the other: each is written when the chain comes to it.
     pub samples: &'a mut [LocalIndex],
-    /// The logarithms of |ψ|^p of the samples.
+    /// The logarithms of |ψ|^p of the last samples, of so many as are wanted.
     pub log_probs: &'a mut [T],
 }
 
@@ -176,7 +176,8 @@ impl<T: Real, R: TransitionRule> WithSimd for Proceed<'_, '_, '_, T, R> {
         }
         let Progress { drawn, mut moves, mut accepted, mut asked } = Progress::of(**progress);
         let (sites, sweep) = (indices.len().max(1), sampling.sweep as u32);
-        let all = sweep * log_probs.len() as u32;
+        let length = samples.len() / sites;
+        let all = sweep * length as u32;
         let mut rng = Stream::new(&sampling.key, *number, drawn, random);
         let mut answers = answers[..asked as usize].iter();
         let mut proposals = proposals.chunks_exact_mut(sites);
@@ -236,7 +237,9 @@ impl<T: Real, R: TransitionRule> WithSimd for Proceed<'_, '_, '_, T, R> {
             if moves.is_multiple_of(sweep) {
                 let place = (moves / sweep - 1) as usize;
                 samples[place * sites..][..sites].copy_from_slice(indices);
-                log_probs[place] = T::nearest(log_prob.value);
+                if let Some(place) = (place + log_probs.len()).checked_sub(length) {
+                    log_probs[place] = T::nearest(log_prob.value);
+                }
             }
         }
         for proposal in proposals {

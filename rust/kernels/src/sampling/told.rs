@@ -102,7 +102,7 @@ impl<T: Real> Teller<T> {
         }
     }
 
-    /// Writes the numbers of a chain's samples, in double precision.
+    /// Writes the numbers of a chain's last samples, in double precision.
     fn log_probs<R: TransitionRule>(
         &self,
         proposer: &Proposer<T, R>,
@@ -112,7 +112,10 @@ impl<T: Real> Teller<T> {
         let layer = proposer.layer();
         let chain = &mut conversation.chain;
         let sites = chain.indices.len();
-        for (samples, log_probs) in chain.samples.chunks(TOGETHER * sites).zip(chain.log_probs.chunks_mut(TOGETHER)) {
+        let known = chain.samples.len() - chain.log_probs.len() * sites;
+        for (samples, log_probs) in
+            chain.samples[known..].chunks(TOGETHER * sites).zip(chain.log_probs.chunks_mut(TOGETHER))
+        {
             rows.sums.resize(log_probs.len() * layer.width(), T::default());
             for (sample, sums) in samples.chunks_exact(sites).zip(rows.sums.chunks_exact_mut(layer.width())) {
                 layer.write(sample, sums);

@@ -1,7 +1,7 @@
 //! By how much layers in single precision may be off.
 //!
-//! All norms are Euclidean. A sum of n products is off by no more than γ(n) times the sum of their moduli, in whatever
-//! order: Higham, Accuracy and Stability of Numerical Algorithms, section 3.1.
+//! All norms are Euclidean. A sum whose terms are rounded n times each is off by no more than γ(n) times the sum of
+//! their moduli: Higham, Accuracy and Stability of Numerical Algorithms, section 3.1.
 
 use super::Stage;
 use super::activation::ROUNDING as OF_FUNCTIONS;
@@ -33,10 +33,14 @@ impl Bound {
     /// Of a stage before its numbers are rounded.
     pub(super) fn of<T: Real>(stage: &Stage<T>) -> Self {
         let Stage { function, depth, matrix, bias, .. } = stage;
-        // One more for the bias, and one for what rounds the numbers themselves.
-        let rounding = gamma(depth + 2);
         let frobenius = norm(matrix);
-        let norm_of_matrix = if bias.len() == 1 { frobenius } else { spectral_norm(matrix, bias.len(), frobenius) };
+        let (norm_of_matrix, roundings) = if bias.len() == 1 {
+            (frobenius, products::roundings_of_sum(*depth))
+        } else {
+            (spectral_norm(matrix, bias.len(), frobenius), products::roundings(*depth))
+        };
+        // One more for what rounds the numbers themselves, and one where a product is rounded before it is added.
+        let rounding = gamma(roundings + 2);
         Self {
             slope: function.slope(),
             depth: *depth,

@@ -10,13 +10,27 @@ pub(super) const TOGETHER: usize = 8;
 /// Vectors of a result that are kept in registers for each row, if there are 32 registers, or 16.
 const VECTORS: [usize; 2] = [2, 1];
 
+/// No more products than so many are summed up one after the other, so that errors stay small.
+const LONGEST: usize = 64;
+
+/// Into how many numbers at most each term of a [`multiply`] of this depth is rounded.
+pub(super) fn roundings(depth: usize) -> usize {
+    let parts = depth.div_ceil(LONGEST);
+    depth.div_ceil(parts.max(1)) + parts
+}
+
+/// As [`roundings`], of [`sum_up`].
+pub(super) fn roundings_of_sum(depth: usize) -> usize {
+    depth.div_ceil(SUMS) + SUMS.ilog2() as usize + 2
+}
+
 /// A matrix, and a bias.
 type Vectors<'a, T, S> = (&'a [<T as Real>::Vector<S>], &'a [<T as Real>::Vector<S>]);
 
 /// `y = bias + x matrix` for a `matrix (depth, columns)` and `y (n, columns)`, with a multiple of [`MULTIPLE`] columns. A
 /// row of x are the first `depth` of `stride` numbers.
 ///
-/// A row's results are sums in the order of the matrix's rows, beside whichever other rows it is. `memory` has room for
+/// A row's results are the same to the bit beside whichever other rows it is. `memory` has room for
 /// [`TOGETHER`] rows.
 #[inline(always)]
 pub(super) fn multiply<T: Real, S: Simd>(
@@ -84,18 +98,27 @@ fn columns<T: Real, S: Simd, const R: usize, const V: usize>(
     y: &mut [T::Vector<S>],
 ) {
     let stride = bias.len();
-    let mut sums: [[T::Vector<S>; V]; R] = [from_fn(|vector| bias[place + vector]); R];
-    for (numbers, row) in x.iter().zip(matrix.chunks_exact(stride)) {
-        let row: [_; V] = from_fn(|vector| row[place + vector]);
-        for (sums, &number) in sums.iter_mut().zip(numbers) {
-            let number = T::splat(simd, number);
-            for (sum, &of_row) in sums.iter_mut().zip(&row) {
-                *sum = T::times_plus(simd, number, of_row, *sum);
+    for y in y.chunks_exact_mut(stride) {
+        y[place..][..V].copy_from_slice(&bias[place..][..V]);
+    }
+    let parts = x.len().div_ceil(LONGEST).max(1);
+    let longest = x.len().div_ceil(parts).max(1);
+    for (x, matrix) in x.chunks(longest).zip(matrix.chunks(longest * stride)) {
+        let mut sums = [[T::splat(simd, T::default()); V]; R];
+        for (numbers, row) in x.iter().zip(matrix.chunks_exact(stride)) {
+            let row: [_; V] = from_fn(|vector| row[place + vector]);
+            for (sums, &number) in sums.iter_mut().zip(numbers) {
+                let number = T::splat(simd, number);
+                for (sum, &of_row) in sums.iter_mut().zip(&row) {
+                    *sum = T::times_plus(simd, number, of_row, *sum);
+                }
             }
         }
-    }
-    for (y, sums) in y.chunks_exact_mut(stride).zip(sums) {
-        y[place..][..V].copy_from_slice(&sums);
+        for (y, sums) in y.chunks_exact_mut(stride).zip(sums) {
+            for (y, sum) in y[place..][..V].iter_mut().zip(sums) {
+                *y = T::plus(simd, *y, sum);
+            }
+        }
     }
 }
 
