@@ -93,12 +93,7 @@ fn run<'a, T: Real + Element>(
     waiting.expect_dims(&[])?;
     results.finish()?;
     let sampling = &Sampling { key, sweep: read_sweep(frame)? };
-    if u32::try_from(sampling.sweep.saturating_mul(length)).is_err() {
-        return Err(Error::invalid(format!(
-            "{length} samples with {} moves each are more than 2**32 moves of a chain: take fewer samples at once",
-            sampling.sweep
-        )));
-    }
+    check_moves(sampling.sweep, length)?;
     let indices = indices.into_mut_slice();
     let progress = progress.into_mut_slice().as_chunks_mut().0;
     // What chains have come to by themselves is right.
@@ -159,6 +154,15 @@ fn run<'a, T: Real + Element>(
     Ok(())
 }
 
+fn check_moves(sweep: usize, length: usize) -> Result<(), Error> {
+    if u32::try_from(sweep.saturating_mul(length)).is_err() {
+        return Err(Error::invalid(format!(
+            "{length} samples with {sweep} moves each are more than 2**32 moves of a chain: take fewer samples at once"
+        )));
+    }
+    Ok(())
+}
+
 fn estimate<T: Real>(log_prob: T) -> Estimate {
     Estimate::exact(log_prob.into())
 }
@@ -201,7 +205,9 @@ impl<T: Real> Proceed<'_, '_, T> {
             let part = part.into_slice();
             let mut proposer = Proposer::new(sampling, rule(), layer);
             if teller.is_empty() {
-                part.iter_mut().for_each(|conversation| proposer.proceed(conversation));
+                for conversation in part {
+                    proposer.proceed(conversation);
+                }
             } else {
                 teller.tell(&mut proposer, part);
             }

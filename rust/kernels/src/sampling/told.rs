@@ -70,22 +70,16 @@ impl<T: Real> Teller<T> {
                 quick.evaluate(rounded);
             }
             exact.evaluate(&self.layers);
-            let mut estimates =
-                quick.log_psi.iter().zip(&quick.errors).map(|(&log_psi, &error)| self.estimate(log_psi, error));
+            let of_quick = quick.log_psi.iter().zip(&quick.errors);
+            let mut estimates = of_quick.map(|(&log_psi, &error)| self.estimate(log_psi, error));
             let mut numbers = exact.log_psi.iter().map(|&log_psi| self.exact(log_psi));
             let mut is_waiting = false;
             for Conversation { chain, answers, asks, .. } in asking(conversations) {
                 is_waiting = true;
                 match asks {
-                    Question::Proposals if rounded.is_some() => {
-                        answers.iter_mut().zip(&mut estimates).for_each(|(answer, it)| *answer = it)
-                    }
-                    Question::Proposals => answers.iter_mut().zip(&mut numbers).for_each(|(answer, it)| *answer = it),
-                    Question::Exactly => {
-                        let here_and_there = [&mut chain.log_prob, &mut answers[0]];
-                        here_and_there.into_iter().zip(&mut numbers).for_each(|(answer, it)| *answer = it);
-                    }
-                    Question::Nothing => {}
+                    Question::Proposals if rounded.is_some() => fill(answers, &mut estimates),
+                    Question::Exactly => fill([&mut chain.log_prob, &mut answers[0]], &mut numbers),
+                    _ => fill(answers, &mut numbers),
                 }
             }
             if !is_waiting {
@@ -111,10 +105,10 @@ impl<T: Real> Teller<T> {
     ) {
         let layer = proposer.layer();
         let chain = &mut conversation.chain;
-        let sites = chain.indices.len();
-        let known = chain.samples.len() - chain.log_probs.len() * sites;
+        let sites = chain.indices.len().max(1);
+        let others = chain.samples.len().saturating_sub(chain.log_probs.len() * sites);
         for (samples, log_probs) in
-            chain.samples[known..].chunks(TOGETHER * sites).zip(chain.log_probs.chunks_mut(TOGETHER))
+            chain.samples[others..].chunks(TOGETHER * sites).zip(chain.log_probs.chunks_mut(TOGETHER))
         {
             rows.sums.resize(log_probs.len() * layer.width(), T::default());
             for (sample, sums) in samples.chunks_exact(sites).zip(rows.sums.chunks_exact_mut(layer.width())) {
@@ -140,6 +134,13 @@ impl<T: Real> Teller<T> {
     }
 }
 
+fn fill<'e>(places: impl IntoIterator<Item = &'e mut Estimate>, numbers: &mut impl Iterator<Item = Estimate>) {
+    for (place, number) in places.into_iter().zip(numbers) {
+        *place = number;
+    }
+}
+
+/// The chains that haven't made all moves.
 fn asking<'c, 'a, T>(
     conversations: &'c mut [Conversation<'a, T>],
 ) -> impl Iterator<Item = &'c mut Conversation<'a, T>> {

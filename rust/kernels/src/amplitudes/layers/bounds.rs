@@ -149,7 +149,9 @@ mod tests {
             let widths: Vec<_> = [width].into_iter().chain(hidden).chain([1]).collect();
             let mut stages = stages(&functions, &widths);
             for (_, matrix, _) in &mut stages {
-                matrix.iter_mut().for_each(|weight| *weight *= 0.3);
+                for weight in matrix {
+                    *weight *= 0.3;
+                }
             }
             let layers = Layers::new(width, stages.iter().map(|(f, matrix, bias)| (*f, &matrix[..], &bias[..]))).expect("layers");
             let sums: Vec<f64> = numbers(seed, 9 * width).into_iter().map(|x| scale * x).collect();
