@@ -102,7 +102,9 @@ fn run<'a, T: Real + Element>(
         check_indices(indices, sizes, numbers.as_slice())?;
     }
 
-    let teller = &Teller::new(layers, power, chains.saturating_mul(length).saturating_mul(sampling.sweep));
+    // A part of the chains would take layers as long as all of them.
+    let share = chains.div_ceil(frame.pool().threads());
+    let teller = &Teller::new(layers, power, share.saturating_mul(length).saturating_mul(sampling.sweep));
     let mut indices = EqualRows::new(indices, sites);
     let mut kept = EqualRows::new(kept.into_mut_slice(), kept_words);
     let mut samples = EqualRows::new(samples.into_mut_slice(), length * sites);
@@ -133,7 +135,7 @@ fn run<'a, T: Real + Element>(
             asks: Question::Proposals,
         })
         .collect();
-    let proceed = Proceed { frame, sampling, layer, teller, kept_words };
+    let proceed = Proceed { frame, sampling, layer, teller, kept_words, share };
     if frame.attr_str("rule")? == "hamiltonian" && frame.attr_bool("matrices")? {
         let sites = &sites_of(sizes)?;
         let states = &LocalStates::new(sites).map_err(|error| invalid(&error))?;
@@ -184,6 +186,8 @@ struct Proceed<'p, 'a, T> {
     layer: FirstLayer<'a, T>,
     teller: &'p Teller<T>,
     kept_words: usize,
+    /// How many chains a thread has where it evaluates layers.
+    share: usize,
 }
 
 impl<T: Real> Proceed<'_, '_, T> {
@@ -193,13 +197,11 @@ impl<T: Real> Proceed<'_, '_, T> {
         conversations: &mut [Conversation<T>],
         rule: impl Fn() -> R + Sync,
     ) -> Result<(), Error> {
-        let Self { frame, sampling, layer, teller, kept_words } = *self;
+        let Self { frame, sampling, layer, teller, kept_words, share } = *self;
         let words = rule().kept();
         if kept_words != words {
             return Err(Error::invalid(format!("the rule keeps {words} words for each chain, not {kept_words}")));
         }
-        // A part of the chains would take layers as long as all of them.
-        let share = conversations.len().div_ceil(frame.pool().threads());
         let at_least = if teller.is_empty() { AT_LEAST } else { share };
         frame.pool().for_each_part(conversations.len(), at_least, Rows::new(conversations, 1), |_, part| {
             let part = part.into_slice();

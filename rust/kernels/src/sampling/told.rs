@@ -16,8 +16,8 @@ pub struct Teller<T> {
     power: T,
 }
 
-/// What the moves in single precision take in all is more than so many times what its bounds take.
-const MOVES: usize = 8;
+/// A thread's moves take more than so many times what the bounds of single precision take.
+const MOVES: usize = 4;
 
 /// Single precision leaves off if it leaves more than one of so many moves open, after so many at least.
 const OPEN: usize = 8;
@@ -27,7 +27,7 @@ const AT_LEAST: usize = 256;
 const TOGETHER: usize = 64;
 
 impl<T: Real> Teller<T> {
-    /// Of these layers and this power p, for chains that make so many moves in all.
+    /// Of these layers and this power p, for threads that make so many moves each.
     pub fn new(layers: Layers<T>, power: T, moves: usize) -> Self {
         let pays = moves.saturating_mul(layers.work()) > MOVES * layers.work_of_bounds();
         let rounded = (size_of::<T>() > size_of::<f32>() && pays).then(|| layers.rounded());

@@ -19,7 +19,7 @@ const SLACK: f64 = 1.01;
 /// How a stage spreads the errors of its inputs, and adds others.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bound {
-    /// How much steeper than 1 the function is at most.
+    /// How steep the function is at most.
     slope: f64,
     depth: usize,
     /// How much the matrix lengthens a vector at most.
@@ -98,16 +98,21 @@ fn norm<T: Real>(x: &[T]) -> f64 {
 /// A bound of a matrix's greatest singular value σ: σ⁴ is one of the terms of tr (WᵀW)².
 fn spectral_norm<T: Real>(matrix: &[T], columns: usize, frobenius: f64) -> f64 {
     let depth = matrix.len() / columns;
-    let mut transposed = vec![T::default(); matrix.len()];
-    for (row, numbers) in matrix.chunks_exact(columns).enumerate() {
-        for (column, &number) in numbers.iter().enumerate() {
-            transposed[column * depth + row] = number;
-        }
-    }
     let zeros = |count| -> AVec<T> { AVec::from_iter(CACHE_LINE, std::iter::repeat_n(T::default(), count)) };
-    let mut product = zeros(columns * columns);
-    Arch::new().dispatch(Multiply { x: &transposed, depth, matrix, bias: &zeros(columns), y: &mut product });
-    norm(&product).sqrt().min(frobenius)
+    // Some rows of WᵀW at a time: all would take more memory than the network.
+    let (mut x, mut y) = (zeros(products::TOGETHER * depth), zeros(products::TOGETHER * columns));
+    let (bias, mut memory) = (zeros(columns), zeros(products::TOGETHER * depth));
+    let mut squares = 0.0;
+    for first in (0..columns).step_by(products::TOGETHER) {
+        for (row, x) in x.chunks_exact_mut(depth).enumerate() {
+            for (x, numbers) in x.iter_mut().zip(matrix.chunks_exact(columns)) {
+                *x = numbers[first + row];
+            }
+        }
+        Arch::new().dispatch(Multiply { x: &x, depth, matrix, bias: &bias, memory: &mut memory, y: &mut y });
+        squares += norm(&y).powi(2);
+    }
+    squares.powf(0.25).min(frobenius)
 }
 
 /// As [`products::multiply`].
@@ -116,6 +121,7 @@ struct Multiply<'a, T> {
     depth: usize,
     matrix: &'a [T],
     bias: &'a [T],
+    memory: &'a mut [T],
     y: &'a mut [T],
 }
 
@@ -124,9 +130,8 @@ impl<T: Real> WithSimd for Multiply<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { x, depth, matrix, bias, y } = self;
-        let mut memory = vec![T::default(); products::TOGETHER * depth];
-        products::multiply(simd, depth, x, (matrix, bias), &mut memory, y);
+        let Self { x, depth, matrix, bias, memory, y } = self;
+        products::multiply(simd, depth, x, (matrix, bias), memory, y);
     }
 }
 

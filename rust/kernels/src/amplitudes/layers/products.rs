@@ -13,7 +13,7 @@ const VECTORS: [usize; 2] = [2, 1];
 /// No more products than so many are summed up one after the other, so that errors stay small.
 const LONGEST: usize = 64;
 
-/// Into how many numbers at most each term of a [`multiply`] of this depth is rounded.
+/// How often each term of a [`multiply`] of this depth is rounded at most.
 pub(super) fn roundings(depth: usize) -> usize {
     let parts = depth.div_ceil(LONGEST);
     depth.div_ceil(parts.max(1)) + parts
