@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,9 @@ from jax.extend.core import ClosedJaxpr, Literal
 from ferroket.ansatz.dependence import NONE, is_of_one, labels_of
 from ferroket.ansatz.equations import MOVING, evaluate, inlined, needed
 from ferroket.ffi import Layer
+
+if TYPE_CHECKING:
+    from ferroket.operator.compiled import LocalStates
 
 _MOVING = (*MOVING, "copy_p", "pad", "split", "pvary", "pcast")
 """Primitives that give elements other places."""
@@ -37,6 +40,11 @@ _WIDEST = 4096
 """Longer sums take longer to update than it takes to compute the layer."""
 _SHORTEST = 32
 """Sums of numbers with fewer bits would lose too much where they are updated."""
+_LARGEST = {4: 1e3, 8: 1e6}
+"""The largest number in tables of sums that are updated, by the size of a number: each update is off by its rounding,
+and a term that is infinite or huge for a local state would leave nothing of the others."""
+IMMODERATE = "a term of its first layer is infinite or huge, and a difference of sums would forget the others"
+"""Why a first layer isn't updated, as the end of a sentence, where :func:`are_moderate` says no."""
 _AT_ONCE = 1 << 24
 """So many elements of a layer's activations are computed at once for its tables."""
 
@@ -52,30 +60,32 @@ class FirstLayer:
     rest: Callable[[Any, jax.Array, jax.Array], jax.Array]
     """``rest(variables, x, sums)`` gives ln ψ. Where x isn't needed XLA leaves out what is made of it."""
 
-    def tables(
-        self, variables: Any, first: jax.Array, step: jax.Array, last: jax.Array, n_states: int, dtype: Any
-    ) -> Layer:
+    def tables(self, variables: Any, sites: "LocalStates", of_x: Any, dtype: Any) -> Layer:
         """What the kernels take: the sums where all sites have their first local state, and what each other one adds.
 
         Args:
             variables: The variables of the network.
-            first: The first local state of each site, ``(N,)``, of the dtype of the configurations.
-            step: How much the second one exceeds it, ``(N,)``.
-            last: The index of the last local state of each site, ``(N,)``, or a number for all.
-            n_states: D, the most local states of a site.
+            sites: The sites.
+            of_x: The dtype of configurations.
             dtype: That of the tables.
         """
-        n_sites = len(first)
-        sites, states = (axis.ravel() for axis in np.indices((n_sites, n_states - 1)))
-        index = np.zeros((len(sites), n_sites))
-        index[np.arange(len(sites)), sites] = states + 1
-        others = first + step * jnp.minimum(index, last).astype(first.dtype)
-        at_once = max(_AT_ONCE // max(n_sites * self.width, 1), 1)
-        constant = self.sums(variables, first)
-        table = (
-            jax.lax.map(partial(self.sums, variables), others, batch_size=min(at_once, max(len(others), 1))) - constant
-        )
-        return Layer(constant.astype(dtype), table.reshape(n_sites, n_states - 1, self.width).astype(dtype))
+        n_sites, n_more = sites.n_sites, max(sites.sizes, default=1) - 1
+        kind = jnp.asarray(sites.kind) if sites.kind.size else jnp.zeros(n_sites, int)
+        starts, steps, sizes = (jnp.asarray(values, float)[kind] for values in (sites.starts, sites.steps, sites.sizes))
+        site, state = (axis.ravel() for axis in np.indices((n_sites, n_more)))
+        index = np.zeros((1 + len(site), n_sites))
+        index[1 + np.arange(len(site)), site] = state + 1
+        x = (starts + steps * jnp.minimum(index, sizes - 1)).astype(of_x)
+        at_once = min(max(_AT_ONCE // max(n_sites * self.width, 1), 1), len(x))
+        sums = jax.lax.map(partial(self.sums, variables), x, batch_size=at_once)
+        constant, table = sums[0], sums[1:] - sums[0]
+        return Layer(constant.astype(dtype), table.reshape(n_sites, n_more, self.width).astype(dtype))
+
+
+def are_moderate(tables: Layer) -> jax.Array:
+    """Whether sums lose nothing where they are updated: all numbers of the tables are finite, and not large."""
+    largest = _LARGEST[jnp.dtype(tables.table.dtype).itemsize]
+    return jnp.array([(jnp.abs(part) <= largest).all() for part in tables]).all()
 
 
 def read(log_psi: Callable[[Any, jax.Array], jax.Array], variables: Any, x: jax.Array) -> FirstLayer | None:
