@@ -17,6 +17,7 @@ from ferroket.bench import models
 from ferroket.ffi import connected_sums
 from ferroket.ffi.first_layer import Layer
 from ferroket.local_energy import local_values
+from ferroket.local_energy.any_network import why_not_updated
 
 LATTICE = nk.graph.Square(4)
 SPINS = nk.hilbert.Spin(0.5, 16)
@@ -56,11 +57,12 @@ def compare(operator: Any, model: Any, width: int | None, *, dtype: Any = np.int
     """The local values are NetKet's, and those of the whole network; so many sums of a first layer are updated."""
     x = operator.hilbert.random_state(jax.random.key(1), n_samples, dtype=dtype)
     variables = model.init(jax.random.key(0), x[:1])
-    evaluate = partial(local_values, model.apply, chunk_size=32)
+    evaluate = partial(local_values, model.apply, chunk_size=32, updates=model.apply)
     jaxpr = str(jax.make_jaxpr(evaluate)(variables, x, operator))
     assert ("connected_sums" in jaxpr) == (width is not None)
     if width is not None:
         assert f"[32,{width}] = connected_sums" in jaxpr
+    assert why_not_updated(model.apply, variables, operator, dtype) is None
     tolerance = 1e-5 if x.dtype == np.float32 or "float32" in str(model) else 1e-12
     found = jax.jit(evaluate)(variables, x, operator)
     expected = jax.jit(local_value_kernel_jax, static_argnums=0)(model.apply, variables, x, operator)
@@ -126,7 +128,8 @@ def test_what_takes_longer_to_update_is_computed() -> None:
     halves = nk.models.MLP(hidden_dims=(6,), param_dtype=jnp.bfloat16)
     x = SPINS.random_state(jax.random.key(1), 4)
     operator = fk.operator.Heisenberg(SPINS, LATTICE)
-    jaxpr = jax.make_jaxpr(partial(local_values, halves.apply))(halves.init(jax.random.key(0), x), x, operator)
+    evaluate = partial(local_values, halves.apply, updates=halves.apply)
+    jaxpr = jax.make_jaxpr(evaluate)(halves.init(jax.random.key(0), x), x, operator)
     assert "connected_sums" not in str(jaxpr)
 
 
@@ -138,7 +141,7 @@ def test_gradients_are_those_of_the_network() -> None:
     def of(kernel: Any) -> Any:
         return jax.jit(jax.grad(lambda variables: jnp.sin(kernel(model.apply, variables, x, operator)).sum()))
 
-    found, expected = of(local_values)(variables), of(local_value_kernel_jax)(variables)
+    found, expected = of(partial(local_values, updates=model.apply))(variables), of(local_value_kernel_jax)(variables)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12), found, expected)
 
 

@@ -9,7 +9,7 @@ import netket as nk
 import numpy as np
 import pytest
 
-from ferroket.natural_gradient import examination
+from ferroket.ansatz import verification
 from ferroket.natural_gradient.examination import examine
 
 SPINS = nk.hilbert.Spin(0.5, 6)
@@ -23,7 +23,18 @@ class Network(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         y = nn.Dense(4, param_dtype=float)(x.astype(float))
-        return jnp.tanh(y - self.part * y.mean(axis=0)).sum(axis=-1)
+        return jnp.tanh(y - self.part * y.mean(axis=0) if self.part else y).sum(axis=-1)
+
+
+class BehindAGate(nn.Module):
+    """Mixes samples as soon as a parameter isn't what it is at first, in a way that only values tell."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        gate = self.param("gate", nn.initializers.zeros, (), float)
+        y = nn.Dense(4, param_dtype=float)(x.astype(float))
+        of_others = jax.pure_callback(lambda y: np.asarray(y).mean(axis=0), jax.ShapeDtypeStruct((4,), float), y)
+        return (jnp.tanh(y) + gate * of_others).sum(axis=-1)
 
 
 def arguments(model: nn.Module, samples: jax.Array) -> tuple[Any, ...]:
@@ -37,30 +48,33 @@ def test_what_mixes(part: float, mixes: bool) -> None:
     assert examine(*arguments(Network(part), samples)).mixes_samples is mixes
 
 
+def test_a_gate_that_is_closed_at_first() -> None:
+    samples = SPINS.random_state(jax.random.key(0), 16)
+    assert examine(*arguments(BehindAGate(), samples)).mixes_samples is True
+
+
 def test_samples_that_are_alike() -> None:
-    """Tell nothing, and nothing is kept of that; one that differs, the last of many, does."""
+    """Values tell nothing then, and nothing is kept of that; the program tells."""
     alike = jnp.ones((50, 6), np.int8)
-    model = Network(0.25)
-    assert examine(*arguments(model, alike)).mixes_samples is False
-    assert examine(*arguments(model, alike.at[-1, 2].set(-1))).mixes_samples is True
-    assert examine(*arguments(model, alike)).mixes_samples is True
+    assert examine(*arguments(Network(0.25), alike)).mixes_samples is True
+    for samples, expected in ((alike, False), (alike.at[-1, 2].set(-1), True), (alike, True)):
+        assert examine(*arguments(BehindAGate(), samples)).mixes_samples is expected
 
 
 def test_only_the_latest_findings_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examination, "_MOST", 2)
+    monkeypatch.setattr(verification, "_MOST", 2)
     samples = SPINS.random_state(jax.random.key(0), 16)
     networks = [arguments(Network(0.5 + part / 16), samples) for part in range(4)]
     for network in networks:
         assert examine(*network).mixes_samples is True
-    assert [key[0] for key in examination._known] == [network[0] for network in networks[2:]]
+    assert [key[1][0] for key in verification._known] == [network[0] for network in networks[2:]]
     assert examine(*networks[0]).mixes_samples is True  # found out anew
 
 
 def test_parameters_that_are_no_numbers() -> None:
     log_psi, parameters, state, samples = arguments(Network(0.125), SPINS.random_state(jax.random.key(0), 16))
     nothing = jax.tree.map(lambda leaf: leaf * np.nan, parameters)
-    assert examine(log_psi, nothing, state, samples).mixes_samples is False
-    assert examine(log_psi, parameters, state, samples).mixes_samples is True
+    assert examine(log_psi, nothing, state, samples).mixes_samples is True
 
 
 def test_no_other_configurations_are_evaluated() -> None:

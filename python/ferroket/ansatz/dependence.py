@@ -154,7 +154,7 @@ def _transpose(eqn: Any, inputs: Sequence[Labels]) -> Sequence[Labels]:
 
 
 def _reshape(eqn: Any, inputs: Sequence[Labels]) -> Sequence[Labels]:
-    if eqn.params.get("dimensions") is not None:
+    if eqn.primitive.name == "reshape" and eqn.params.get("dimensions") is not None:  # other axes first
         return [_all(_some(inputs), eqn.outvars[0].aval.shape)]
     return [inputs[0].reshape(eqn.outvars[0].aval.shape)]
 
@@ -204,6 +204,11 @@ def _reduce(eqn: Any, inputs: Sequence[Labels]) -> Sequence[Labels]:
     n_results = len(eqn.outvars)
     joined = _join(*inputs[:n_results], *(labels for labels in inputs[n_results:] if labels.ndim == inputs[0].ndim))
     return [_along(joined, axes)] * n_results
+
+
+def _whether(eqn: Any, inputs: Sequence[Labels]) -> Sequence[Labels]:
+    """Whether all, or any: mostly asked for the sake of an error, or of a loop that goes on, which changes no value."""
+    return [_unsure(labels) for labels in _reduce(eqn, inputs)]
 
 
 def _along_axis(eqn: Any, inputs: Sequence[Labels]) -> Sequence[Labels]:
@@ -427,9 +432,10 @@ RULES: dict[str, Any] = {
     "rev": _rev,
     "pad": _pad,
     **dict.fromkeys(
-        ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "reduce_xor", "reduce"),
+        ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_xor", "reduce"),
         _reduce,
     ),
+    **dict.fromkeys(("reduce_and", "reduce_or"), _whether),
     **dict.fromkeys(("argmax", "argmin"), _reduce),
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "sort"), _along_axis),
     "top_k": _top_k,
