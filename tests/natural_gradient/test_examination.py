@@ -57,8 +57,9 @@ def test_samples_that_are_alike() -> None:
     """Values tell nothing then, and nothing is kept of that; the program tells."""
     alike = jnp.ones((50, 6), np.int8)
     assert examine(*arguments(Network(0.25), alike)).mixes_samples is True
+    model = BehindAGate()
     for samples, expected in ((alike, False), (alike.at[-1, 2].set(-1), True), (alike, True)):
-        assert examine(*arguments(BehindAGate(), samples)).mixes_samples is expected
+        assert examine(*arguments(model, samples)).mixes_samples is expected
 
 
 def test_only_the_latest_findings_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
