@@ -76,8 +76,9 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
         FERROKET_LIBMPI: the MPI library to use.
         FERROKET_COORDINATOR_HOST, FERROKET_COORDINATOR_PORT: where JAX's coordinator listens.
         FERROKET_INIT_TIMEOUT: seconds to wait for the other ranks (60; 0 waits for ever).
-        XLA_FLAGS: ``import ferroket`` adds ``--xla_cpu_experimental_ynn_fusion_type=individual_dot`` where jaxlib computes
-            wrong sums on CPUs without it (0.10.2 to 0.12.0.1), unless the flag is there. All ranks need the same.
+        XLA_FLAGS: ``import ferroket`` adds ``--xla_cpu_experimental_ynn_fusion_type=individual_dot`` where jaxlib
+            computes wrong sums on CPUs without it (0.10.2 to 0.12.0.1), unless the flag is there. All ranks need
+            the same.
     """
     if info.is_initialized():
         raise RuntimeError("fk.initialize() was called twice in this process: remove the second call")
