@@ -45,7 +45,10 @@ def test_without_the_flag_they_are_wrong_where_the_table_says_so() -> None:
     assert "'sum((E'" in job.lines()[1]
     assert job.stderr.count("RuntimeWarning") == 1
     assert f"jaxlib {version('jaxlib')} computes some sums wrong on CPUs" in job.stderr
-    assert f"Move `import ferroket` above netket and above what uses jax, or set the variable XLA_FLAGS={RIGHT}" in job.stderr
+    assert (
+        f"Move `import ferroket` above netket and above what uses jax, or set the variable XLA_FLAGS={RIGHT}"
+        in job.stderr
+    )
 
 
 @pytest.mark.mpi

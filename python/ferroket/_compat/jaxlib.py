@@ -49,8 +49,8 @@ def correct_reductions() -> None:
     if is_backend_started():
         warnings.warn(
             f"jaxlib {version} computes some sums wrong on CPUs, and JAX has started before `import ferroket`, which "
-            "would have prevented that. Move `import ferroket` above netket and above what uses jax, or set the variable "
-            f"XLA_FLAGS={_PRODUCTS_ALONE} before Python starts",
+            "would have prevented that. Move `import ferroket` above netket and above what uses jax, or set the "
+            f"variable XLA_FLAGS={_PRODUCTS_ALONE} before Python starts",
             RuntimeWarning,
             stacklevel=3,
         )
