@@ -197,7 +197,7 @@ endif
 
 # Of the tests, those on the lowest versions in `make test`: what such versions have broken before.
 LOWEST_IN_PART := tests/test_private_names.py tests/ffi/test_transforms.py tests/local_energy/test_enabling.py \
-  tests/sampler/test_samplers.py tests/distributed/test_startup.py
+  tests/sampler/test_samplers.py tests/distributed/test_startup.py tests/distributed/test_reductions.py
 
 .PHONY: test-wheel
 test-wheel: $(CLEAN)/.wheel ## The wheel in a clean environment: without any MPI, and on two ranks of MPICH

@@ -27,7 +27,7 @@ state = nk.vqs.MCState(
     seed=1,
     sampler_seed=2,
 )
-driver = nk.driver.VMC_SR(hamiltonian, nk.optimizer.Sgd(0.05), variational_state=state, diag_shift=0.01, mode="real")
+driver = fk.driver.VMC_SR(hamiltonian, nk.optimizer.Sgd(0.05), variational_state=state, diag_shift=0.01, mode="real")
 log = nk.logging.RuntimeLog()
 driver.run(STEPS, out=log, show_progress=False)
 

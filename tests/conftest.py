@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import ferroket  # noqa: F401 - before JAX starts, so that this jaxlib computes right sums
+
 # Helpers of the tests are modules in this folder.
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 import os
 import re
 import sys
@@ -14,7 +15,7 @@ from typer.main import get_command
 
 from blocks import blocks, comments
 from ferroket.cli import app
-from mpi import environment, mpirun, run_command
+from mpi import environment, mpirun, run_command, run_ranks
 from shell import check, make_home, run
 
 ROOT = Path(__file__).parents[1]
@@ -81,6 +82,29 @@ def test_python_blocks_run_and_say_what_comes_out(page: Path, tmp_path: Path, mo
     assert [result[2] for result in found] == said
     for expression, value, comment in found:
         assert value == comment, f"{expression} is {value}, and not {comment}"
+
+
+@pytest.mark.mpi
+def test_the_readmes_first_script_prints_what_is_said(tmp_path: Path) -> None:
+    """On two ranks, with all of its steps: the energy is that of the page within its error, and near the exact one."""
+    (said,) = re.findall(r"^\$ mpirun -n 2 python run.py\n(-\S+) ± (\S+) ", README.read_text(), re.MULTILINE)
+    script = tmp_path / "run.py"
+    script.write_text(blocks(README, "python")[0])
+    job = run_ranks(script, 2, timeout=300)
+    assert job.returncode == 0, job.stdout + job.stderr
+    (found,) = re.findall(r"^(-\S+) ± (\S+) ", job.stdout, re.MULTILINE)
+    (energy, error), (there, there_error) = (map(float, pair) for pair in (found, said))
+    assert energy == pytest.approx(there, abs=3 * there_error)
+    assert error == pytest.approx(there_error, rel=0.5)
+    assert energy == pytest.approx(-2 / math.sin(math.pi / 40), rel=1e-3)
+
+
+@pytest.mark.parametrize("file", [*PAGES, *sorted((ROOT / "examples").glob("*.py"))], **BY_NAME)
+def test_scripts_make_updates_and_samples_as_ferroket_does(file: Path) -> None:
+    """NetKet's driver is replaced by ``fk.enable()`` only, and a local rule leaves the sector of a magnetisation."""
+    code = file.read_text() if file.suffix == ".py" else "\n".join(blocks(file, "python"))
+    assert "nk.driver.VMC_SR(" not in code or "fk.enable()" in code
+    assert "MetropolisLocal(" not in code.partition("total_sz")[2]
 
 
 @pytest.mark.parametrize(

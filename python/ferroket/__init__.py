@@ -1,7 +1,8 @@
 """NetKet on every core of a CPU cluster: Rust kernels and MPI collectives.
 
 Importing this package is cheap and doesn't import JAX: its parts are loaded when they are first used, so
-that :func:`initialize` can prepare MPI and the cores before JAX starts.
+that :func:`initialize` can prepare MPI and the cores before JAX starts. Where this version of jaxlib computes wrong
+sums, the import sets the flag of XLA's that prevents it.
 """
 
 import importlib
@@ -9,6 +10,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import wrapt
+
+from ferroket._compat.jaxlib import correct_reductions
 
 if TYPE_CHECKING:
     from ferroket import (
@@ -86,3 +89,5 @@ def _teach_netket(_: ModuleType) -> None:
 
 # Whoever has an operator wants NetKet's states to know how to evaluate it, also without a name of this module.
 wrapt.register_post_import_hook(_teach_netket, "ferroket.operator")
+
+correct_reductions()

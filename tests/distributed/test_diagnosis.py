@@ -6,6 +6,7 @@ import pytest
 
 from examinations import FAST, GIB, LIBRARY, RANK, alone, failed, job, the_problem
 from ferroket.distributed.doctor.diagnosis import diagnose
+from ferroket.distributed.doctor.reductions import Computation
 
 
 def test_a_healthy_job_has_no_problems() -> None:
@@ -248,3 +249,23 @@ def test_a_name_that_does_not_resolve_matters_on_several_nodes_only() -> None:
 def test_errors_come_first() -> None:
     facts = replace(RANK, shm=[0, 0], early=["jax"])
     assert [problem.severity for problem in diagnose(failed("x", facts))] == ["error", "warning"]
+
+
+def test_a_jaxlib_that_computes_wrong_numbers() -> None:
+    right = Computation(name="mean(x)", dtype="float32", wrong=[])
+    wrong = Computation(
+        name="sum(x)", dtype="float64", wrong=["rank 0 got 1 in place of 2", "rank 1 got 1 in place of 2"]
+    )
+    outcome = job().outcome
+    assert outcome
+    assert diagnose(job(outcome=replace(outcome, reductions=[right]))) == []
+    ranks = [replace(RANK, rank=rank, versions={**RANK.versions, "jaxlib": "0.10.2"}) for rank in range(2)]
+    problem = the_problem(job(*ranks, outcome=replace(outcome, reductions=[right, wrong])), "error")
+    assert problem.text == (
+        "jaxlib 0.10.2 computes wrong numbers, in 1 of 2 computations: sum(x) in float64, rank 0 got 1 in place of 2 "
+        "(and 1 more rank)"
+    )
+    flag = "--xla_cpu_experimental_ynn_fusion_type=individual_dot"
+    assert problem.mend == f"export XLA_FLAGS={flag}, or install another version of jaxlib"
+    unknown = the_problem(job(outcome=replace(outcome, reductions=[wrong])), "error")
+    assert unknown.mend == "install another version of jaxlib, and report this page"

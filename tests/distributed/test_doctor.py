@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import psutil
 import pytest
 
 from examinations import GIB, LIBRARY, RANK, failed, job
+from ferroket._compat.jaxlib import is_wrong
 from ferroket.distributed import affinity
 from ferroket.distributed.doctor import limits
 from ferroket.distributed.doctor.diagnosis import diagnose
@@ -108,7 +110,7 @@ def page(examination: Examination) -> str:
     sheet = Page(out, terminal=False)
     sheet.static(examination.facts, examination.library, examination.library_error)
     info = {"size": 2, "nodes": 1, "collectives": "mpi", "binding": "none", "yielding": False}
-    info |= dict.fromkeys(["mpi", "thread_level", "coordinator"])
+    info |= dict.fromkeys(["mpi", "thread_level", "coordinator", "reductions"])
     outcome = examination.outcome
     shown = replace(examination, outcome=replace(outcome, info=outcome.info and info) if outcome else None)
     sheet.running(shown)
@@ -228,6 +230,8 @@ def test_a_healthy_job(mpi: str) -> None:
     assert (small["bytes"], large["bytes"]) == (4, 1 << 24)
     assert 1e-7 < small["seconds"] < large["seconds"] < 60
     assert small["wrong"] == large["wrong"] == outcome["failures"] == []
+    assert [computation["wrong"] for computation in outcome["reductions"]] == [[]] * 24
+    assert (outcome["info"]["reductions"] is not None) == is_wrong(version("jaxlib"))
     for rank in outcome["ranks"]:
         assert rank["threads"] in (None, len(rank["cores"]))
         assert 50 << 20 < rank["memory"] < 2 * GIB
@@ -241,7 +245,13 @@ def test_one_page_for_the_whole_job(mpi: str) -> None:
     text = doctor(mpi=mpi, http_proxy="http://me:password@127.0.0.1:9").ok().stdout
     assert text.count("ferroket doctor") == 1
     assert "\x1b" not in text
-    for words in ("MPI_THREAD_MULTIPLE", "psum of 16 MiB", "http://***@127.0.0.1:9", sys.executable):
+    for words in (
+        "MPI_THREAD_MULTIPLE",
+        "psum of 16 MiB",
+        "those of NumPy in 24 computations",
+        "http://***@127.0.0.1:9",
+        sys.executable,
+    ):
         assert words in text
     assert "password" not in text
     assert "A run works" in text
@@ -315,6 +325,18 @@ def test_two_devices_a_process(variable: str, value: str) -> None:
     (problem,) = problems(finished)
     assert "asks for 2 CPU devices in each process" in problem["text"]
     assert f"unset {value.split('=', maxsplit=1)[0] if value.startswith('--') else variable}" in problem["mend"]
+
+
+@pytest.mark.mpi
+@pytest.mark.quick
+@pytest.mark.skipif(not is_wrong(version("jaxlib")), reason="this jaxlib is right")
+def test_a_jaxlib_that_computes_wrong_numbers() -> None:
+    """With reductions in YNNPACK, as it is without a flag."""
+    finished = doctor("--json", XLA_FLAGS="--xla_cpu_experimental_ynn_fusion_type=individual_dot,reduce")
+    assert finished.returncode == 1
+    (problem,) = problems(finished)
+    assert problem["text"].startswith(f"jaxlib {version('jaxlib')} computes wrong numbers, in ")
+    assert "export XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type=individual_dot, or" in problem["mend"]
 
 
 @pytest.mark.mpi

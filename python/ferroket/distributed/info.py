@@ -1,8 +1,9 @@
 """What runs: the answer of ``fk.runtime_info()``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 
+from ferroket._compat.jaxlib import explain_reductions
 from ferroket.distributed import affinity
 from ferroket.distributed.affinity import Cores
 from ferroket.distributed.node import this_node
@@ -30,6 +31,7 @@ class RuntimeInfo:
         binding: who chose the cores: "ferroket", "launcher", "none".
         yielding: whether ranks that wait leave their core to others, since they share it.
         kernels: what computes connected elements on the CPU.
+        reductions: what is done about sums that this jaxlib computes wrong on CPUs; None where none are known.
         versions: of ferroket, jax, jaxlib, netket and mpi4py.
     """
 
@@ -50,6 +52,7 @@ class RuntimeInfo:
     binding: str = "none"
     yielding: bool = False
     kernels: str
+    reductions: str | None = field(default_factory=explain_reductions)
     versions: dict[str, str]
 
     def __str__(self) -> str:
@@ -62,6 +65,7 @@ class RuntimeInfo:
             "cores": f"{_describe_all(self.cores)} ({_BINDINGS[self.binding]}{', shared' * self.yielding})",
             "collectives": self.collectives,
             "kernels": self.kernels,
+            **({"reductions": self.reductions} if self.reductions else {}),
             "versions": ", ".join(f"{name} {number}" for name, number in self.versions.items()),
         }
         width = max(map(len, rows))

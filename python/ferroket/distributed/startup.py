@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ferroket import _lib
+from ferroket._compat.jaxlib import FLAG, setting_of_reductions
 from ferroket.distributed import affinity, compile_cache, failure, gpus, info, jax_start, programs, rendezvous
 from ferroket.distributed.coordinator import Coordinator
 from ferroket.distributed.gpus import Gpus
@@ -75,6 +76,9 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
         FERROKET_LIBMPI: the MPI library to use.
         FERROKET_COORDINATOR_HOST, FERROKET_COORDINATOR_PORT: where JAX's coordinator listens.
         FERROKET_INIT_TIMEOUT: seconds to wait for the other ranks (60; 0 waits for ever).
+        XLA_FLAGS: ``import ferroket`` adds ``--xla_cpu_experimental_ynn_fusion_type=individual_dot`` where jaxlib
+            computes wrong sums on CPUs without it (0.10.2 to 0.12.0.1), unless the flag is there. All ranks need
+            the same.
     """
     if info.is_initialized():
         raise RuntimeError("fk.initialize() was called twice in this process: remove the second call")
@@ -209,7 +213,12 @@ def _deadline(launcher: _lib.Launcher) -> _lib.Deadline:
 
 def _agree(group: ProcessGroup, settings: dict[str, str], own_gpus: Gpus, problem: str | None) -> list[_Report]:
     """Exchanges the ranks' reports, and raises on every rank what went wrong on one."""
-    settings = {**settings, **info.versions(), "the platform that JAX computes on": own_gpus.platform or "cpu"}
+    settings = {
+        **settings,
+        **info.versions(),
+        f"{FLAG} in XLA_FLAGS": setting_of_reductions(),
+        "the platform that JAX computes on": own_gpus.platform or "cpu",
+    }
     report = _Report(settings, this_node(), affinity.allowed(), own_gpus, _beacon(), problem)
     reports = group.allgather(report)
     for rank, other in enumerate(reports):

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from ferroket._compat.jaxlib import mend_of_reductions
 from ferroket.distributed.doctor import performance
-from ferroket.distributed.doctor.examination import Examination, Problem, Severity, is_gloo, ranks_of
+from ferroket.distributed.doctor.examination import Examination, Problem, Severity, count, is_gloo, ranks_of
 from ferroket.distributed.doctor.trial import RANKS, Failure
 from ferroket.distributed.slurm import NO_PMI
 
@@ -22,6 +23,7 @@ def diagnose(examination: Examination) -> list[Problem]:
         *_early_imports(examination),
         *_wrapper(examination),
         *_devices(examination),
+        *_wrong_numbers(examination),
     ]
     if not any(problem.severity is Severity.ERROR for problem in causes):
         causes += _failure(examination)
@@ -147,6 +149,20 @@ def _devices(e: Examination) -> Iterator[Problem]:
                 f"{name} asks for {devices} CPU devices in each process, but XLA's MPI collectives allow one",
                 f"unset {name}, and start {devices} times as many ranks",
             )
+
+
+def _wrong_numbers(e: Examination) -> Iterator[Problem]:
+    compared = e.outcome.reductions if e.outcome else []
+    wrong = [computation for computation in compared if computation.wrong]
+    if wrong:
+        first, jaxlib = wrong[0], e.facts.versions.get("jaxlib") or ""
+        ranks = f" (and {count(len(first.wrong) - 1, 'more rank')})" if first.wrong[1:] else ""
+        yield Problem(
+            Severity.ERROR,
+            f"jaxlib {jaxlib} computes wrong numbers, in {len(wrong)} of {len(compared)} computations: "
+            f"{first.name} in {first.dtype}, {first.wrong[0]}{ranks}",
+            mend_of_reductions(jaxlib),
+        )
 
 
 def _failure(e: Examination) -> Iterator[Problem]:

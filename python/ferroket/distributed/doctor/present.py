@@ -218,6 +218,7 @@ def _run(examination: Examination) -> Rows:
             ("cores", _BINDINGS.get(info["binding"], info["binding"])),
             ("while waiting", "ranks leave their core to others" if info["yielding"] else "ranks keep their core"),
             ("coordinator", info["coordinator"] or "none"),
+            *([("reductions", info["reductions"])] if info["reductions"] else []),
         ]
     for psum in outcome.psum:
         rate = f", {psum.bytes / psum.seconds / 1e9:.2g} GB/s" if psum.bytes >= _MIB else ""
@@ -227,6 +228,10 @@ def _run(examination: Examination) -> Rows:
                 f"{_time(psum.seconds)}{rate} ({psum.calls} calls, mean {_time(psum.mean)})",
             )
         )
+    if outcome.reductions:
+        wrong = sum(bool(computation.wrong) for computation in outcome.reductions)
+        kinds = count(len(outcome.reductions), "computation")
+        rows.append(("XLA's numbers", f"wrong in {wrong} of {kinds}" if wrong else f"those of NumPy in {kinds}"))
     return rows
 
 

@@ -22,6 +22,7 @@ from ferroket.distributed.affinity import describe
 from ferroket.distributed.doctor.facts import Facts
 from ferroket.distributed.doctor.neighbours import Neighbours, wait
 from ferroket.distributed.doctor.psum import Psum
+from ferroket.distributed.doctor.reductions import Computation
 from ferroket.distributed.doctor.worker import MARK, Running
 from ferroket.distributed.launching import launchers
 from ferroket.distributed.launching.launchers import Command
@@ -78,6 +79,7 @@ class Outcome:
         info: of rank 0, as ``fk.runtime_info()`` gives it, None if it never started.
         ranks: all ranks; empty if they never met.
         psum: measured.
+        reductions: XLA's numbers beside NumPy's; empty if they weren't compared.
         failures: what went wrong, the first first.
     """
 
@@ -85,6 +87,7 @@ class Outcome:
     info: dict[str, Any] | None = None
     ranks: list[Running] = field(default_factory=list)
     psum: list[Psum] = field(default_factory=list)
+    reductions: list[Computation] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -209,6 +212,7 @@ def _watch(
         info=listener.last("info"),
         ranks=[Running(**{**rank, "facts": Facts(**rank["facts"])}) for rank in listener.last("ranks", [])],
         psum=[Psum(**result) for result in listener.last("psum", [])],
+        reductions=[Computation(**result) for result in listener.last("reductions", [])],
         failures=_merge(failures),
     )
 

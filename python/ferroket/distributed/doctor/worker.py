@@ -19,7 +19,7 @@ import psutil
 
 import ferroket as fk
 from ferroket import _lib
-from ferroket.distributed.doctor import psum
+from ferroket.distributed.doctor import psum, reductions
 from ferroket.distributed.doctor.facts import Facts, collect
 from ferroket.distributed.library import search_prefixes
 from ferroket.distributed.process_group import MpiProcessGroup
@@ -53,7 +53,7 @@ class Running:
 
 
 def main() -> None:
-    """Starts MPI and JAX, gathers the ranks' facts, measures psum."""
+    """Starts MPI and JAX, gathers the ranks' facts, measures psum, compares XLA's numbers with NumPy's."""
     _die_with_parent()
     facts = collect()
     _tell(stage="fk.initialize()")
@@ -82,6 +82,10 @@ def main() -> None:
         wrong = [text for result in measured for text in result.wrong]
         if wrong:
             _tell(rank=info.rank, error=f"psum gave a wrong result: {'; '.join(wrong)}")
+        _tell(stage="the comparison of XLA's numbers with NumPy's")
+        compared = reductions.compare(info.size, exchange)
+        if info.rank == 0:
+            _tell(reductions=[asdict(computation) for computation in compared])
     except BaseException as error:
         _tell(rank=facts.rank, error=f"{type(error).__name__}: {error}")
         _lib.Beacon.told()
