@@ -19,8 +19,6 @@ import numpy as np
 from hypothesis import strategies as st
 from jax import lax
 
-from variational_states import random_like
-
 WIDEST = 20
 """Of a value; what would be longer isn't made."""
 TABLE = np.random.default_rng(7).normal(size=(8, 3)).round(3)
@@ -433,11 +431,15 @@ class Generated(nn.Module):
     def mixes_samples(self) -> bool:
         return any(step.name in MIXING for step in self.steps)
 
+    @property
+    def bits(self) -> int:
+        """Of its shortest numbers."""
+        names = {step.name for step in self.steps}
+        return 16 if names & HALVES.keys() else 32 if "float32" in names else 64
+
 
 class _OfAKnownModel:
     """A subclass of a known model that computes something else: of moved sites, or a function of its ln ψ."""
-
-    mixes_samples = False
 
     def __call__(self, x: jax.Array) -> jax.Array:
         y = super().__call__((x, jnp.roll(x, 1, axis=-1), x * jnp.roll(x, 1, axis=-1))[self.of % 3])
@@ -467,7 +469,7 @@ def networks(draw: Any, local_states: tuple[float, ...]) -> nn.Module:
         return one_of(OfRBM, OfJastrow)(param_dtype=dtype, of=one_of(0, 1, 2), function=one_of(0, 1, 2, 3))
     shares = one_of((4, 4, 2, 1, 1), (2, 2, 4, 4, 1), (3, 3, 3, 2, 1))
     names = [name for kind, share in zip(_KINDS, shares, strict=True) for name in share * _spread(kind)]
-    rare = one_of(None, None, None, None, MIXING, HALVES)
+    rare = one_of(*[None] * 7, MIXING, HALVES, HALVES)
     steps = []
     for place in range(_LONGEST):
         name = one_of(*(names if rare is None or place != _LONGEST // 2 else rare))
@@ -492,19 +494,3 @@ _KINDS = [MOVING, EXACT, LAYERS, FUNCTIONS, OF_EXACT]
 def _spread(kind: dict[str, Operation]) -> list[str]:
     """Each kind as often as another, whatever their number of operations."""
     return [*(name for name in kind for _ in range(-(-24 // len(kind)))), *(["product"] * 4 if kind is EXACT else [])]
-
-
-def random_variables(model: nn.Module, n_sites: int, *, with_gates: bool) -> Any:
-    """Random parameters; gates are zero, as at the start of a run, or not."""
-    shapes = jax.eval_shape(model.init, jax.random.key(0), jax.ShapeDtypeStruct((2, n_sites), np.int8))
-    variables = random_like(shapes, 0.3)
-
-    def opened(path: Any, leaf: jax.Array) -> jax.Array:
-        return leaf if with_gates or not str(path[-1].key).startswith("gate") else 0 * leaf
-
-    return jax.tree_util.tree_map_with_path(opened, variables)
-
-
-def is_in_halves(model: nn.Module) -> bool:
-    """Whether some numbers of a network have 16 bits."""
-    return any(step.name in HALVES for step in getattr(model, "steps", ()))
