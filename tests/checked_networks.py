@@ -165,32 +165,50 @@ def local_energies(setting: Setting, model: nn.Module, variables: Any, x: np.nda
     return np.asarray(getattr(found, "data", found)).ravel()
 
 
-def updates(setting: Setting, model: nn.Module, variables: Any, x: np.ndarray, mode: str) -> dict[str, np.ndarray]:
-    """What NetKet's functions give with these samples: Jacobian, S v, and the update of stochastic reconfiguration."""
-    state = state_of(setting, model, variables, x)
-    parameters, model_state = state.parameters, state.model_state
-    vector = jax.tree.map(
-        lambda leaf: jnp.linspace(0.5, 1, leaf.size).reshape(leaf.shape).astype(leaf.dtype), parameters
+def updates(
+    setting: Setting, model: nn.Module, variables: Any, x: np.ndarray, mode: str
+) -> dict[str, Callable[[], Any]]:
+    """What NetKet makes of these samples: the Jacobian, S v, and the update of stochastic reconfiguration."""
+
+    def jacobian() -> Any:
+        state = state_of(setting, model, variables, x)
+        samples = state.samples.reshape(len(x), -1)
+        return nk.jax.jacobian(state._apply_fun, state.parameters, samples, state.model_state, mode=mode, dense=True)
+
+    def product(tensor: Any, **settings: Any) -> Any:
+        state = state_of(setting, model, variables, x)
+        vector = jax.tree.map(lambda leaf: leaf[..., ::-1] * 0.7 + 0.2 if leaf.ndim else leaf, state.parameters)
+        return tensor(state, diag_shift=0.1, **settings) @ vector
+
+    def update() -> Any:
+        state = state_of(setting, model, variables, x)
+        settings = {"diag_shift": 0.1, "mode": mode, "use_ntk": True, "on_the_fly": True}
+        driver = nk.driver.VMC_SR(setting.operator, nk.optimizer.Sgd(0.1), variational_state=state, **settings)
+        return driver.compute_loss_and_update()[1]
+
+    is_complex = any(map(jnp.iscomplexobj, jax.tree.leaves(variables)))
+    on_the_fly = functools.partial(
+        product, nk.optimizer.qgt.QGTOnTheFly, **({"holomorphic": False} if is_complex else {})
     )
-    found = {}
-    found["Jacobian"] = nk.jax.jacobian(
-        state._apply_fun, parameters, state.samples.reshape(len(x), -1), model_state, mode=mode, dense=True
-    )
-    holomorphic = {"holomorphic": False} if any(map(jnp.iscomplexobj, jax.tree.leaves(parameters))) else {}
-    found["S v, on the fly"] = nk.optimizer.qgt.QGTOnTheFly(state, **holomorphic) @ vector
-    if FULL:
-        found["S v, dense"] = nk.optimizer.qgt.QGTJacobianDense(state, diag_shift=0.1, mode=mode) @ vector
-    driver = nk.driver.VMC_SR(
-        setting.operator,
-        nk.optimizer.Sgd(0.1),
-        variational_state=state,
-        diag_shift=0.1,
-        mode=mode,
-        use_ntk=True,
-        on_the_fly=True,
-    )
-    _, found["update"] = driver.compute_loss_and_update()
-    return {name: np.asarray(ravel_pytree(value)[0]) for name, value in found.items()}
+    dense = functools.partial(product, nk.optimizer.qgt.QGTJacobianDense, mode=mode)
+    found = {"Jacobian": jacobian, "S v, on the fly": on_the_fly, "update": update}
+    return {**found, "S v, dense": dense} if FULL else found
+
+
+def check_updates(
+    setting: Setting, model: nn.Module, variables: Any, x: np.ndarray, mode: str, tolerance: float
+) -> None:
+    compared = 0
+    for what, function in updates(setting, model, variables, x, mode).items():
+        flat = functools.partial(lambda function: np.asarray(ravel_pytree(function())[0]), function)
+        try:
+            expected = by_netket(flat)
+        except UnsuitableNetworkError:
+            continue
+        assert_close(what, by_ours(flat), expected, tolerance)
+        compared += 1
+    if not compared:
+        raise UnsuitableNetworkError("NetKet has no updates of it")
 
 
 def check_network(setting: Setting, model: nn.Module) -> None:
@@ -210,13 +228,18 @@ def check_network(setting: Setting, model: nn.Module) -> None:
         expected = by_netket(energies)
         assert_close("local energies", by_ours(energies), expected, tolerance)
         mode = "complex" if np.iscomplexobj(log_psi) else "real"
-        of_parameters = functools.partial(updates, setting, model, variables, x[is_allowed], mode)
-        expected = by_netket(of_parameters)
-        found = by_ours(of_parameters)
-        for what, numbers in expected.items():
-            assert_close(what, found[what], numbers, 10 * tolerance)
-        if not any("gate" in str(path[-1]) for path, _ in jax.tree_util.tree_flatten_with_path(variables)[0]):
+        check_updates(setting, model, variables, x[is_allowed], mode, 10 * tolerance)
+        if not has_gates(variables):
             return
+
+
+GATE = "gate"
+"""What the names of parameters begin with that are zero at the start of a run."""
+
+
+def has_gates(variables: Any) -> bool:
+    paths, _ = jax.tree_util.tree_flatten_with_path(variables)
+    return any(path[-1].key.startswith(GATE) for path, _ in paths)
 
 
 def random_variables(model: nn.Module, n_sites: int, *, with_gates: bool) -> Any:
@@ -225,6 +248,6 @@ def random_variables(model: nn.Module, n_sites: int, *, with_gates: bool) -> Any
     variables = random_like(shapes, 0.3)
 
     def opened(path: Any, leaf: jax.Array) -> jax.Array:
-        return leaf if with_gates or not str(path[-1].key).startswith("gate") else 0 * leaf
+        return leaf if with_gates or not path[-1].key.startswith(GATE) else 0 * leaf
 
     return jax.tree_util.tree_map_with_path(opened, variables)
