@@ -1,8 +1,9 @@
 """What a network's program, its jaxpr, consists of: for those who follow values through it, equation by equation."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
+import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 from ferroket._compat.jax import jaxpr_of
@@ -12,6 +13,9 @@ MOVING = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", 
 
 CALLS = ("pjit", "jit", "closed_call", "core_call", "checkpoint", "remat", "remat2")
 """Primitives whose jaxpr is evaluated as if it stood in their place."""
+
+CUSTOM_CALLS = ("custom_jvp_call", "custom_vjp_call")
+"""The same, of functions whose derivatives somebody has defined: only values may be computed so."""
 
 
 def bind(eqn: Any, inputs: Sequence[Any]) -> Sequence[Any]:
@@ -30,3 +34,51 @@ def called(eqn: Any) -> tuple[Jaxpr, Sequence[Any]]:
 def opened(jaxpr: Any) -> tuple[Jaxpr, Sequence[Any]]:
     """A jaxpr, and its constants."""
     return (jaxpr.jaxpr, jaxpr.consts) if isinstance(jaxpr, ClosedJaxpr) else (jaxpr, ())
+
+
+def inlined(jaxpr: ClosedJaxpr) -> ClosedJaxpr:
+    """The same program for values alone, without :data:`CALLS` and :data:`CUSTOM_CALLS`: one list of equations."""
+
+    def run(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+        values: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
+        for eqn in jaxpr.eqns:
+            inputs = [v.val if isinstance(v, Literal) else values[v] for v in eqn.invars]
+            is_call = eqn.primitive.name in (*CALLS, *CUSTOM_CALLS)
+            results = run(*called(eqn), inputs) if is_call else bind(eqn, inputs)
+            values.update(zip(eqn.outvars, results, strict=True))
+        return [v.val if isinstance(v, Literal) else values[v] for v in jaxpr.outvars]
+
+    shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in jaxpr.in_avals]
+    return jax.make_jaxpr(lambda *args: run(jaxpr.jaxpr, jaxpr.consts, args))(*shapes)
+
+
+def needed(jaxpr: Jaxpr, wanted: Iterable[Any], given: Container[Any] = ()) -> list[Any]:
+    """The equations of a program that some of its variables need, in order, where others are given."""
+    open_ones = {v for v in wanted if not isinstance(v, Literal) and v not in given}
+    found = []
+    for eqn in reversed(jaxpr.eqns):
+        if not open_ones.isdisjoint(eqn.outvars):
+            found.append(eqn)
+            open_ones.difference_update(eqn.outvars)
+            open_ones.update(v for v in eqn.invars if not isinstance(v, Literal) and v not in given)
+    return found[::-1]
+
+
+def evaluate(
+    jaxpr: ClosedJaxpr, args: Sequence[Any], wanted: Sequence[Any], given: Mapping[Any, Any] | None = None
+) -> list[Any]:
+    """Some values of a program: only the equations that they need are evaluated.
+
+    Args:
+        jaxpr: The program.
+        args: Its arguments.
+        wanted: The variables, or literals, whose values are returned.
+        given: The values of some variables, in the place of those that the program would compute.
+    """
+    given = given or {}
+    variables = [*jaxpr.jaxpr.constvars, *jaxpr.jaxpr.invars]
+    values: dict[Any, Any] = {**dict(zip(variables, [*jaxpr.consts, *args], strict=True)), **given}
+    for eqn in needed(jaxpr.jaxpr, wanted, given):
+        results = bind(eqn, [v.val if isinstance(v, Literal) else values[v] for v in eqn.invars])
+        values.update({v: result for v, result in zip(eqn.outvars, results, strict=True) if v not in given})
+    return [v.val if isinstance(v, Literal) else values[v] for v in wanted]

@@ -4,37 +4,49 @@ Dense layers, convolutions and embeddings of a configuration σ, with a bias, ar
 change, a few of the f_i do, so the sums are updated in the place of computing them. What the network makes of them is
 the *rest*.
 
-Values of the program are followed from the configuration on. Each element of a *separable* one depends on one site;
-products with parameters and sums of its elements make *sums*. What is neither is the rest's, and so is what several
-equations make of the same sums.
+A value of the program is *separable* if each of its elements depends on one site, whatever the function. Products with
+parameters and sums of its elements are *sums*. What is neither is the rest's, and so is what several equations make of
+the same sums.
 """
 
+import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Literal
 
-from ferroket.ansatz.equations import CALLS, MOVING, bind, called
+from ferroket.ansatz.dependence import NONE, is_of_one, labels_of
+from ferroket.ansatz.equations import MOVING, evaluate, inlined, needed
 from ferroket.ffi import Layer
 
-_MOVING = (*MOVING, "copy_p", "pad", "pvary", "pcast")
+if TYPE_CHECKING:
+    from ferroket.operator.compiled import LocalStates
+
+_MOVING = (*MOVING, "copy_p", "pad", "split", "pvary", "pcast")
 """Primitives that give elements other places."""
-_LINEAR = ("convert_element_type", "neg", "real", "imag", "conj", "add", "add_any", "sub", "mul", "div")
-"""Those that are linear, element by element, in one of their operands if the others don't depend on σ."""
-_SUMMING = ("dot_general", "conv_general_dilated", "reduce_sum", "cumsum")
-_ELEMENTWISE = (
-    *("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor", "select_n", "max", "min", "clamp", "rem", "sign"),
-    *("abs", "integer_pow", "square", "floor", "round", "exp", "log", "sin", "cos", "tanh", "logistic", "pow", "sqrt"),
-)
+_LINEAR = ("convert_element_type", "neg", "real", "imag", "conj", "reduce_sum", "cumsum", "add", "add_any", "sub")
+"""Primitives that are linear in all their operands together."""
+_PRODUCTS = ("mul", "dot_general")
+"""Primitives that are linear in one operand if the others don't depend on σ."""
+_OF_FIRST = ("div", "conv_general_dilated")
+"""Those that are so in the first operand alone."""
 _WIDEST = 4096
 """Longer sums take longer to update than it takes to compute the layer."""
 _SHORTEST = 32
-"""Numbers of fewer bits would lose too much where sums are updated."""
+"""Sums of numbers with fewer bits would lose too much where they are updated."""
+_LARGEST = {4: 1e3, 8: 1e6}
+"""The largest number in tables of sums that are updated, by the size of a number: each update is off by its rounding,
+and a term that is infinite or huge for a local state would leave nothing of the others."""
+IMMODERATE = "a term of its first layer is infinite or huge, and a difference of sums would forget the others"
+"""Why a first layer isn't updated, as the end of a sentence, where :func:`are_moderate` says no."""
+_AT_ONCE = 1 << 24
+"""So many elements of a layer's activations are computed at once for its tables."""
 
 
 @dataclass(frozen=True)
@@ -48,71 +60,36 @@ class FirstLayer:
     rest: Callable[[Any, jax.Array, jax.Array], jax.Array]
     """``rest(variables, x, sums)`` gives ln ψ. Where x isn't needed XLA leaves out what is made of it."""
 
-    def tables(
-        self, variables: Any, first: jax.Array, step: jax.Array, last: jax.Array, n_states: int, dtype: Any
-    ) -> Layer:
+    def tables(self, variables: Any, sites: "LocalStates", of_x: Any, dtype: Any) -> Layer:
         """What the kernels take: the sums where all sites have their first local state, and what each other one adds.
 
         Args:
             variables: The variables of the network.
-            first: The first local state of each site, ``(N,)``, of the dtype of the configurations.
-            step: How much the second one exceeds it, ``(N,)``.
-            last: The index of the last local state of each site, ``(N,)``, or a number for all.
-            n_states: D, the most local states of a site.
+            sites: The sites.
+            of_x: The dtype of configurations.
             dtype: That of the tables.
         """
-        n_sites = len(first)
-        sums = jax.vmap(self.sums, (None, 0))
-        sites, states = (axis.ravel() for axis in np.indices((n_sites, n_states - 1)))
-        index = np.zeros((len(sites), n_sites))
-        index[np.arange(len(sites)), sites] = states + 1
-        others = first + step * jnp.minimum(index, last).astype(first.dtype)
-        constant = sums(variables, first[None])[0]
-        table = sums(variables, others) - constant
-        return Layer(constant.astype(dtype), table.reshape(n_sites, n_states - 1, self.width).astype(dtype))
+        n_sites, n_more = sites.n_sites, max(sites.sizes, default=1) - 1
+        kind = jnp.asarray(sites.kind) if sites.kind.size else jnp.zeros(n_sites, int)
+        starts, steps, sizes = (jnp.asarray(values, float)[kind] for values in (sites.starts, sites.steps, sites.sizes))
+        site, state = (axis.ravel() for axis in np.indices((n_sites, n_more)))
+        index = np.zeros((1 + len(site), n_sites))
+        index[1 + np.arange(len(site)), site] = state + 1
+        x = (starts + steps * jnp.minimum(index, sizes - 1)).astype(of_x)
+        at_once = min(max(_AT_ONCE // max(n_sites * self.width, 1), 1), len(x))
+        sums = jax.lax.map(partial(self.sums, variables), x, batch_size=at_once)
+        constant, table = sums[0], sums[1:] - sums[0]
+        return Layer(constant.astype(dtype), table.reshape(n_sites, n_more, self.width).astype(dtype))
 
 
-@dataclass(eq=False)
-class _Followed:
-    """A value that is separable, or sums."""
-
-    value: jax.Array
-    order: Any
-    """How the sites are arranged in a separable one; None for sums."""
-
-    @property
-    def is_sum(self) -> bool:
-        return self.order is None
-
-
-@dataclass(eq=False)
-class _OfRest:
-    """A value that depends on σ in another way."""
-
-    value: jax.Array
-
-
-@dataclass
-class _Boundary:
-    """The sums that the rest of the network takes, in the order in which it does."""
-
-    given: Sequence[jax.Array] | None = None
-    """What the rest gets in their place."""
-    taken: list[_Followed] = field(default_factory=list)
-
-    def plain(self, value: Any) -> Any:
-        """A value as the rest takes it."""
-        if not isinstance(value, _Followed):
-            return value.value if isinstance(value, _OfRest) else value
-        if not value.is_sum or not jnp.issubdtype(value.value.dtype, jnp.inexact):
-            return value.value
-        if value not in self.taken:
-            self.taken.append(value)
-        return value.value if self.given is None else self.given[self.taken.index(value)]
+def are_moderate(tables: Layer) -> jax.Array:
+    """Whether sums lose nothing where they are updated: all numbers of the tables are finite, and not large."""
+    largest = _LARGEST[jnp.dtype(tables.table.dtype).itemsize]
+    return jnp.array([(jnp.abs(part) <= largest).all() for part in tables]).all()
 
 
 def read(log_psi: Callable[[Any, jax.Array], jax.Array], variables: Any, x: jax.Array) -> FirstLayer | None:
-    """The first layer of a network; None if it has none.
+    """The first layer of a network; None if it has none, or if JAX can't evaluate the rest for many at once.
 
     Args:
         log_psi: ``log_psi(variables, x)`` for ``x (n, N)`` gives ``(n,)``.
@@ -120,33 +97,73 @@ def read(log_psi: Callable[[Any, jax.Array], jax.Array], variables: Any, x: jax.
         x: A configuration ``(N,)``, or its shape.
     """
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), (variables, x))
-    jaxpr = jax.make_jaxpr(lambda variables, x: log_psi(variables, x[None]).reshape(()))(*shapes)
-
-    def follow(boundary: _Boundary, variables: Any, x: jax.Array) -> jax.Array:
-        args = [*jax.tree.leaves(variables), _Followed(x, "σ")]
-        (result,) = _evaluate(jaxpr.jaxpr, jaxpr.consts, args, boundary)
-        value: jax.Array = boundary.plain(result)
-        return value
-
-    found = _Boundary()
-    jax.eval_shape(lambda variables, x: follow(found, variables, x), *shapes)
-    likes = [jax.ShapeDtypeStruct(value.value.shape, value.value.dtype) for value in found.taken]
-    widths = [like.size * (1 + jnp.issubdtype(like.dtype, jnp.complexfloating)) for like in likes]
-    is_short = any(jnp.finfo(like.dtype).bits < _SHORTEST for like in likes)
-    if is_short or not 0 < sum(widths) <= _WIDEST:
+    jaxpr = inlined(jax.make_jaxpr(lambda variables, x: log_psi(variables, x[None]).reshape(()))(*shapes))
+    found = _sums_of_rest(jaxpr)
+    widths = [math.prod(v.aval.shape) * (1 + jnp.issubdtype(v.aval.dtype, jnp.complexfloating)) for v in found]
+    if not 0 < sum(widths) <= _WIDEST:
         return None
 
     def sums(variables: Any, x: jax.Array) -> jax.Array:
-        boundary = _Boundary()
-        follow(boundary, variables, x)
-        return jnp.concatenate([_real(value.value) for value in boundary.taken])
+        return jnp.concatenate([_real(value) for value in evaluate(jaxpr, [*jax.tree.leaves(variables), x], found)])
 
     def rest(variables: Any, x: jax.Array, sums: jax.Array) -> jax.Array:
-        ends = [sum(widths[: place + 1]) for place in range(len(widths) - 1)]
-        parts = jnp.split(sums, ends) if ends else [sums]
-        return follow(_Boundary([_like(part, like) for part, like in zip(parts, likes, strict=True)]), variables, x)
+        ends = np.cumsum(widths)
+        parts = (
+            [sums[end - width : end] for width, end in zip(widths, ends, strict=True)] if len(widths) > 1 else [sums]
+        )
+        given = {v: _like(part, v.aval) for v, part in zip(found, parts, strict=True)}
+        (result,) = evaluate(jaxpr, [*jax.tree.leaves(variables), x], jaxpr.jaxpr.outvars, given)
+        return jnp.asarray(result)
 
+    several = [
+        jax.ShapeDtypeStruct((2, *like.shape), like.dtype) for like in (shapes[1], jax.eval_shape(sums, *shapes))
+    ]
+    try:
+        jax.eval_shape(jax.vmap(rest, (None, 0, 0)), shapes[0], *several)
+    except (NotImplementedError, ValueError):  # a callback that takes one configuration at a time
+        return None
     return FirstLayer(sum(widths), sums, rest)
+
+
+def _sums_of_rest(jaxpr: ClosedJaxpr) -> list[Any]:
+    """The variables of sums over the sites that the rest of a network takes, in the order of its equations."""
+    *others, x = jaxpr.in_avals
+    labels = labels_of(jaxpr, [*(None for _ in others), np.arange(*x.shape, dtype=np.int32)])
+    eqns = needed(jaxpr.jaxpr, jaxpr.jaxpr.outvars)
+    results = [v for v in jaxpr.jaxpr.outvars if not isinstance(v, Literal)]
+    uses = Counter([v for eqn in eqns for v in eqn.invars if not isinstance(v, Literal)] + results)
+    sums: dict[Any, bool] = {}  # whether the rest takes them
+
+    def depends(v: Any) -> bool:
+        return not isinstance(v, Literal) and bool((labels[v] != NONE).any())
+
+    def is_additive(v: Any) -> bool:
+        """Whether it is a sum over the sites: an element of one site is, too."""
+        return not depends(v) or is_of_one(labels[v]) or (v in sums and uses[v] == 1)
+
+    for eqn in eqns:
+        out = eqn.outvars[0]
+        is_sum = (
+            not all(is_of_one(labels[v]) for v in eqn.outvars)
+            and _is_linear(eqn, [depends(v) for v in eqn.invars])
+            and all(map(is_additive, eqn.invars))
+            and jnp.issubdtype(out.aval.dtype, jnp.inexact)
+            and jnp.finfo(out.aval.dtype).bits >= _SHORTEST
+        )
+        if is_sum:
+            sums.update(dict.fromkeys(eqn.outvars, False))
+        for v in eqn.invars:
+            if not isinstance(v, Literal) and v in sums and (not is_sum or uses[v] > 1):
+                sums[v] = True
+    return [v for v, is_taken in sums.items() if is_taken or v in results]
+
+
+def _is_linear(eqn: Any, depend: list[bool]) -> bool:
+    """Whether an equation's results are linear, but for a constant, in those operands that depend on σ."""
+    name = eqn.primitive.name
+    if name in (*_MOVING, *_LINEAR):
+        return True
+    return sum(depend) == 1 and (name in _PRODUCTS or (name in _OF_FIRST and depend[0]))
 
 
 def _real(value: jax.Array) -> jax.Array:
@@ -155,76 +172,8 @@ def _real(value: jax.Array) -> jax.Array:
     return jnp.concatenate([flat.real, flat.imag]) if jnp.iscomplexobj(flat) else flat
 
 
-def _like(numbers: jax.Array, like: jax.ShapeDtypeStruct) -> jax.Array:
+def _like(numbers: jax.Array, like: Any) -> jax.Array:
     """What :func:`_real` was given."""
     if jnp.issubdtype(like.dtype, jnp.complexfloating):
         numbers = jax.lax.complex(*jnp.split(numbers, 2))
     return numbers.reshape(like.shape).astype(like.dtype)
-
-
-def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], boundary: _Boundary) -> list[Any]:
-    values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
-    values.update(zip(jaxpr.invars, args, strict=True))
-
-    used = Counter(v for eqn in jaxpr.eqns for v in eqn.invars if not isinstance(v, Literal))
-    used.update(v for v in jaxpr.outvars if not isinstance(v, Literal))
-
-    def value_of(v: Any) -> Any:
-        value = v.val if isinstance(v, Literal) else values[v]
-        if isinstance(value, _Followed) and value.is_sum and used[v] > 1:
-            return _OfRest(boundary.plain(value))
-        return value
-
-    for eqn in jaxpr.eqns:
-        inputs = [value_of(v) for v in eqn.invars]
-        if any(isinstance(value, _Followed | _OfRest) for value in inputs):
-            results = _followed(eqn, inputs, boundary)
-        else:
-            results = bind(eqn, inputs)
-        values.update(zip(eqn.outvars, results, strict=True))
-    return [value_of(v) for v in jaxpr.outvars]
-
-
-def _followed(eqn: Any, inputs: list[Any], boundary: _Boundary) -> Sequence[Any]:
-    """What an equation gives, of which some inputs are followed."""
-    name = eqn.primitive.name
-    if name in CALLS:
-        return _evaluate(*called(eqn), inputs, boundary)
-    found = [value for value in inputs if isinstance(value, _Followed)]
-    has_other = any(isinstance(value, _OfRest) for value in inputs)
-    is_sum, order = (False, None) if has_other else _kind(eqn, inputs, found)
-    if not is_sum and order is None:
-        return [_OfRest(result) for result in bind(eqn, [boundary.plain(value) for value in inputs])]
-    (result,) = bind(eqn, [value.value if isinstance(value, _Followed) else value for value in inputs])
-    return [_Followed(result, None if is_sum else order)]
-
-
-def _kind(eqn: Any, inputs: list[Any], found: list[_Followed]) -> tuple[bool, Any]:
-    """Whether an equation gives sums, and if not, how the sites are arranged in its separable result, if it is one."""
-    name = eqn.primitive.name
-    is_alone = len(found) == 1
-    orders = {str(value.order) for value in found}
-    has_sums = any(value.is_sum for value in found)
-    neither = (False, None)
-    if name in _MOVING:
-        return has_sums, None if has_sums else (name, str(eqn.params), [str(_order(value)) for value in inputs])
-    if name in _SUMMING:
-        is_linear = is_alone and (name != "conv_general_dilated" or isinstance(inputs[0], _Followed))
-        return (True, None) if is_linear else neither
-    if name in _LINEAR:
-        is_linear = name not in ("mul", "div") or (is_alone and (name == "mul" or inputs[0] is found[0]))
-        if has_sums:
-            is_exact = jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact)
-            return (True, None) if is_linear and is_exact else neither
-        if len(orders) > 1:  # of several sites
-            return (True, None) if is_linear else neither
-    is_of_one_site = name in _LINEAR or name in _ELEMENTWISE
-    if name == "gather":  # of a table: an embedding
-        indices = inputs[1]
-        is_of_one_site = is_alone and isinstance(indices, _Followed) and indices.value.shape[-1] == 1
-        return (False, (name, str(eqn.params), str(found[0].order))) if is_of_one_site and not has_sums else neither
-    return (False, found[0].order) if is_of_one_site and not has_sums and len(orders) == 1 else neither
-
-
-def _order(value: Any) -> Any:
-    return value.order if isinstance(value, _Followed) else None

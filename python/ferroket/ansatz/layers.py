@@ -3,9 +3,11 @@
 ``ln ψ = W_L f_L(... W_1 f_1(s) + b_1 ...) + b_L`` with functions f of single numbers that Rust knows, the sums s of
 :class:`~ferroket.ansatz.first_layer.FirstLayer`, and a last layer of one number. Values are followed through the
 program. One is a linear function of the output of the function before it, and so a *bias* and a *matrix*; or what
-functions of single numbers make of such a value, as an *expression*, which is looked up where it ends.
+functions of single numbers make of such a value, as an *expression*, which is looked up where it ends. Equal
+expressions are one object, so that comparing them takes no longer however often their parts are used.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -17,7 +19,7 @@ import netket as nk
 import numpy as np
 from jax.extend.core import Jaxpr, Literal
 
-from ferroket.ansatz.equations import CALLS, bind, called
+from ferroket.ansatz.equations import CALLS, CUSTOM_CALLS, bind, called
 from ferroket.ansatz.first_layer import FirstLayer
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -33,14 +35,35 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 }
 """The functions that Rust knows, by its names for them."""
 
-_CALLS = (*CALLS, "custom_jvp_call", "custom_vjp_call")
+_CALLS = (*CALLS, *CUSTOM_CALLS)
 _SAME = ("copy", "copy_p", "reshard", "pvary", "pcast")
 """Primitives that give what they are given."""
 _ORDERED = ("reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice")
 """Primitives that keep the order of all elements, if they keep their number."""
 _LINEAR = ("add", "add_any", "sub", "mul", "div", "neg", "dot_general", "reduce_sum")
-_X = "x"
+_DENSER = 2
+"""The matrices may have so many times more elements than the network makes products and sums: where a layer does the
+same at each site they have many more, nearly all of them zeros."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Expression:
+    """What functions of single numbers make of a number x. Equal ones are the same object."""
+
+
+_X = _Expression()
 """The expression of a value that no function was applied to."""
+
+
+@dataclass
+class _Expressions:
+    """All expressions there are, by what they are made of."""
+
+    known: dict[Any, _Expression] = field(default_factory=dict)
+
+    def of(self, *parts: Any) -> _Expression:
+        """The expression that is made of these parts: a primitive, its settings, and other expressions; or a number."""
+        return self.known.setdefault(parts, _Expression())
 
 
 @dataclass(frozen=True)
@@ -67,13 +90,13 @@ class _Followed:
     """What each number of it adds; None if they are the numbers of the value, in their order."""
     is_plain: bool
     """Whether it is what the function gave, in whatever shape."""
-    expressions: dict["_Followed", str] = field(default_factory=dict)
+    expressions: dict["_Followed", _Expression] = field(default_factory=dict)
     """What functions make of values before it, as it may be seen."""
     is_linear: bool = True
     """Whether it is a linear function at all."""
 
     @property
-    def forms(self) -> dict["_Followed", str]:
+    def forms(self) -> dict["_Followed", _Expression]:
         """The expressions, and x of itself."""
         return {**self.expressions, self: _X} if self.is_linear else self.expressions
 
@@ -83,7 +106,7 @@ class _Constant:
     """A number, or an array of equal ones, that depends on nothing."""
 
     value: Any
-    expression: str
+    expression: _Expression
 
 
 class _Unknown:
@@ -96,8 +119,9 @@ class _Stages:
 
     dtype: Any
     """That of the network's numbers."""
-    named: dict[str, str]
+    named: dict[_Expression, str]
     """The functions that there are, by their expressions."""
+    expressions: _Expressions
     activations: list[str] = field(default_factory=list)
     tables: list[jax.Array] = field(default_factory=list)
     settled: dict[_Followed, "_Followed | _Unknown"] = field(default_factory=dict)
@@ -105,7 +129,8 @@ class _Stages:
     def constant(self, number: Any) -> _Constant:
         """A number of the program, as precise as those of the network."""
         value = np.asarray(number)
-        return _Constant(number, repr((value.astype(self.dtype) if value.dtype.kind == "f" else value).item()))
+        number_of_network = (value.astype(self.dtype) if value.dtype.kind == "f" else value).item()
+        return _Constant(number, self.expressions.of(repr(number_of_network)))
 
     def settle(self, value: _Followed) -> "_Followed | _Unknown":
         """A value as a linear function of what the last function gave: its expression is looked up, and ends."""
@@ -114,7 +139,7 @@ class _Stages:
         return self.settled[value]
 
     def _settle(self, value: _Followed) -> "_Followed | _Unknown":
-        found = ((start, self.named[words]) for start, words in value.expressions.items() if words in self.named)
+        found = ((start, self.named[form]) for start, form in value.expressions.items() if form in self.named)
         start, name = next(found, (None, None))
         if start is None or name is None:
             return value if value.is_linear else _Unknown()
@@ -154,22 +179,26 @@ def read(first: FirstLayer, variables: Any, x: Any) -> Layers | None:
     if sums.dtype not in (jnp.float32, jnp.float64) or jaxpr.out_avals[0].dtype != sums.dtype:
         return None
 
-    named = _named(sums.dtype)
+    named, known = _named(sums.dtype)
+
+    def stages() -> _Stages:
+        return _Stages(sums.dtype, named, _Expressions(dict(known)))
 
     def follow(stages: _Stages, variables: Any) -> bool:
         given = _Followed(0, jnp.zeros(sums.shape, sums.dtype), None, True)
         args = [*jax.tree.leaves(variables), _Unknown(), given]
         return stages.end(_evaluate(jaxpr.jaxpr, jaxpr.consts, args, stages)[0])
 
-    found, is_known = _Stages(sums.dtype, named), []
+    found, is_known = stages(), []
     jax.eval_shape(lambda variables: is_known.append(follow(found, variables)), shapes[0])
-    if not is_known[0]:
+    n_elements = sum(math.prod(matrix.shape) for matrix in found.tables[::2])
+    if not is_known[0] or n_elements > _DENSER * _n_operations(jaxpr.jaxpr):
         return None
 
     def tables(variables: Any) -> list[jax.Array]:
-        stages = _Stages(sums.dtype, named)
-        follow(stages, variables)
-        return stages.tables
+        made = stages()
+        follow(made, variables)
+        return made.tables
 
     return Layers(tuple(found.activations), sums.dtype, tables)
 
@@ -180,22 +209,38 @@ def evaluated_in_rust(count: int) -> str:
     return f"the {layers} evaluated in Rust"
 
 
+def _n_operations(jaxpr: Jaxpr) -> int:
+    """How many products and sums a program makes of numbers."""
+    total = 0
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name in _CALLS:
+            total += _n_operations(called(eqn)[0])
+        elif eqn.primitive.name == "dot_general":
+            (contracted, _), _ = eqn.params["dimension_numbers"]
+            shape = eqn.invars[0].aval.shape
+            total += math.prod(eqn.outvars[0].aval.shape) * math.prod(shape[axis] for axis in contracted)
+        else:
+            total += sum(math.prod(v.aval.shape) for v in eqn.invars)
+    return total
+
+
 @lru_cache
-def _named(dtype: Any) -> dict[str, str]:
-    """The functions of :data:`ACTIVATIONS`, by what they are as expressions of numbers of this dtype."""
-    names = {}
+def _named(dtype: Any) -> tuple[dict[_Expression, str], dict[Any, _Expression]]:
+    """The functions of :data:`ACTIVATIONS` by their expressions, for numbers of a dtype, and what these consist of."""
+    names: dict[_Expression, str] = {}
+    all_expressions = _Expressions()
     for name, function in ACTIVATIONS.items():
         jaxpr = jax.make_jaxpr(function)(jax.ShapeDtypeStruct((2,), dtype))
-        expressions: list[str] = []
+        expressions: list[_Expression] = []
 
-        def follow(numbers: jax.Array, jaxpr: Any = jaxpr, expressions: list[str] = expressions) -> None:
+        def follow(numbers: jax.Array, jaxpr: Any = jaxpr, expressions: list[_Expression] = expressions) -> None:
             x = _Followed(0, numbers, None, True)
-            (value,) = _evaluate(jaxpr.jaxpr, jaxpr.consts, [x], _Stages(dtype, {}))
+            (value,) = _evaluate(jaxpr.jaxpr, jaxpr.consts, [x], _Stages(dtype, {}, all_expressions))
             expressions.append(value.forms[x])
 
         jax.eval_shape(follow, *jaxpr.in_avals)
         names.update(dict.fromkeys(expressions, name))
-    return names
+    return names, all_expressions.known
 
 
 def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], stages: _Stages) -> list[Any]:
@@ -217,7 +262,7 @@ def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], stages: 
         else:
             results = bind(eqn, [_plain(value) for value in inputs])
             if inputs and all(isinstance(value, _Constant) for value in inputs) and len(results) == 1:
-                results = [_Constant(results[0], _in_words(eqn, inputs))]
+                results = [_Constant(results[0], _made_by(eqn, inputs, stages))]
         values.update(zip(eqn.outvars, results, strict=True))
     return [value_of(v) for v in jaxpr.outvars]
 
@@ -226,13 +271,13 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, _Constant) else value
 
 
-def _in_words(eqn: Any, inputs: list[Any], start: _Followed | None = None) -> str:
+def _made_by(eqn: Any, inputs: list[Any], stages: _Stages, start: _Followed | None = None) -> _Expression:
     """What an equation makes of numbers, or of arrays of equal ones, and of what functions make of a value."""
     name = eqn.primitive.name
     if name in (*_SAME, *_ORDERED, "convert_element_type") and isinstance(inputs[0], _Constant):
         return inputs[0].expression
-    words = [value.forms[start] if start and isinstance(value, _Followed) else value.expression for value in inputs]
-    return f"{name}{sorted(eqn.params.items(), key=str)}({', '.join(words)})"
+    parts = [value.forms[start] if start and isinstance(value, _Followed) else value.expression for value in inputs]
+    return stages.expressions.of(name, str(sorted(eqn.params.items(), key=str)), *parts)
 
 
 def _followed(eqn: Any, inputs: list[Any], stages: _Stages) -> "_Followed | _Unknown":
@@ -245,10 +290,10 @@ def _followed(eqn: Any, inputs: list[Any], stages: _Stages) -> "_Followed | _Unk
         return found[0]
     alike = all(value.bias.shape == aval.shape for value in found)
     is_linear = _is_linear(eqn, inputs)
-    ends = is_linear and len(found) == 1 and any(words in stages.named for words in found[0].expressions.values())
+    ends = is_linear and len(found) == 1 and any(form in stages.named for form in found[0].expressions.values())
     is_of_numbers = all(isinstance(value, _Followed | _Constant) for value in inputs)
     if is_of_numbers and alike and name not in (*_ORDERED, "dot_general") and not ends:
-        expression = _expression(eqn, inputs, found)
+        expression = _expression(eqn, inputs, found, stages)
         if expression is not None:
             return expression
     settled = [stages.settle(value) if isinstance(value, _Followed) else _plain(value) for value in inputs]
@@ -259,10 +304,10 @@ def _followed(eqn: Any, inputs: list[Any], stages: _Stages) -> "_Followed | _Unk
     return _linear(eqn, settled, linear)
 
 
-def _expression(eqn: Any, inputs: list[Any], found: list[_Followed]) -> _Followed | None:
+def _expression(eqn: Any, inputs: list[Any], found: list[_Followed], stages: _Stages) -> _Followed | None:
     """What an equation makes of single numbers, the same for all; None if they are not of one value."""
     starts = [start for start in found[0].forms if all(start in value.forms for value in found)]
-    expressions = {start: _in_words(eqn, inputs, start) for start in starts}
+    expressions = {start: _made_by(eqn, inputs, stages, start) for start in starts}
     if not expressions:
         return None
     if all(value.is_linear for value in found) and _is_linear(eqn, inputs):

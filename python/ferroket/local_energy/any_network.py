@@ -6,6 +6,7 @@ shape: their number may change without another compilation, and memory is that o
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -15,15 +16,15 @@ import numpy as np
 
 from ferroket._compat.sharding import is_out_of_reach, on_each_device
 from ferroket.ansatz import determinants, first_layer, layers
-from ferroket.ansatz.amplitudes import first_and_step
 from ferroket.ansatz.determinants import with_primitives
-from ferroket.ansatz.first_layer import FirstLayer
+from ferroket.ansatz.first_layer import IMMODERATE, FirstLayer, are_moderate
 from ferroket.ansatz.layers import Layers
-from ferroket.ffi import connected_sums, dense_layers, distinct_rows
+from ferroket.ansatz.verification import TRACED, Subject, are_traced, differ, remembered, shapes_of
+from ferroket.ffi import Layer, connected_sums, dense_layers, distinct_rows
 from ferroket.ffi.varying import align
 from ferroket.local_energy.chunks import chunk_size_of
 from ferroket.operator.algebra.accelerated import Accelerated
-from ferroket.operator.compiled import Form
+from ferroket.operator.compiled import Form, LocalStates
 
 _N_TOGETHER = 8
 """Equal configurations among the elements of so many chunks are evaluated once."""
@@ -39,7 +40,13 @@ Network = Callable[[jax.Array, jax.Array], jax.Array]
 
 
 def local_values(
-    logpsi: LogPsi, variables: Any, samples: jax.Array, operator: Accelerated, *, chunk_size: int | None = None
+    logpsi: LogPsi,
+    variables: Any,
+    samples: jax.Array,
+    operator: Accelerated,
+    *,
+    chunk_size: int | None = None,
+    updates: Any = None,
 ) -> jax.Array:
     """The local values Σ_x ⟨σ|O|x⟩ ψ(x) / ψ(σ) of samples σ.
 
@@ -53,6 +60,8 @@ def local_values(
         samples: σ, of shape ``(..., N)``, sharded along the first dimension if there are several devices.
         operator: The operator O.
         chunk_size: The network sees at most so many configurations at once; by default a number that is fast.
+        updates: The function of which :func:`why_not_updated` has said that parts of it may be updated: if it is
+            `logpsi`, they are. By default this is asked here, and not done where the variables are traced.
 
     Returns:
         The local values, ``(...)``, of the common dtype of the matrix elements and of ln ψ.
@@ -60,7 +69,11 @@ def local_values(
     Raises:
         jax.errors.JaxRuntimeError: If a sample isn't of the Hilbert space. Off CPUs its local value is NaN instead.
     """
-    return differentiable(forward, logpsi, variables, samples, operator, chunk_size)
+    if updates is None:
+        is_updated = why_not_updated(logpsi, variables, operator, samples.dtype) is None
+    else:
+        is_updated = updates == logpsi
+    return differentiable(nkjax.HashablePartial(forward, is_updated), logpsi, variables, samples, operator, chunk_size)
 
 
 Forward = Callable[[LogPsi, int | None, Any, Form, jax.Array], jax.Array]
@@ -103,9 +116,11 @@ def _local_values(
     return _fwd(forward, logpsi, chunk_size, variables, values, samples, form)[0]
 
 
-def forward(logpsi: LogPsi, chunk_size: int | None, variables: Any, form: Form, samples: jax.Array) -> jax.Array:
-    """The local values on one device."""
-    network = _network(logpsi, variables, form, samples)
+def forward(
+    updates: bool, logpsi: LogPsi, chunk_size: int | None, variables: Any, form: Form, samples: jax.Array
+) -> jax.Array:
+    """The local values on one device. `updates` tells whether parts of the network are updated, where that pays."""
+    network = _network(logpsi, variables, form, samples) if updates else _whole(logpsi, variables)
     logpsi = with_primitives(logpsi)
     chunk_size = chunk_size_of(chunk_size, len(samples), form, logpsi, variables, samples)
     log_psi = in_chunks(logpsi, chunk_size)(variables, samples)
@@ -179,6 +194,12 @@ def _network(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array) -> 
     return _on_cpu(updated, lambda x, _: logpsi(variables, x))
 
 
+def _whole(logpsi: LogPsi, variables: Any) -> Network:
+    """The network itself."""
+    logpsi = with_primitives(logpsi)
+    return lambda x, _: logpsi(variables, x)
+
+
 def _with_first_layer(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array) -> Network:
     """A network whose first layer is updated where that pays, and dense layers behind it are evaluated in Rust."""
 
@@ -188,12 +209,8 @@ def _with_first_layer(logpsi: LogPsi, variables: Any, form: Form, samples: jax.A
     layer = _first_layer_of(logpsi, variables, form, samples)
     if layer is None:
         return whole
-    sites = form.sites
-    first, step = (values.astype(samples.dtype) for values in first_and_step(sites, float))
-    kind, sizes = jnp.asarray(sites.kind), np.asarray(sites.sizes)
-    last = jnp.asarray(sizes - 1)[kind] if kind.size else sizes[0] - 1
-    dtype = jnp.promote_types(jax.eval_shape(layer.sums, variables, _like_one(samples)).dtype, jnp.float32)
-    tables = layer.tables(variables, first, step, last, max(sites.sizes), dtype)
+    sites, kind = form.sites, jnp.asarray(form.sites.kind)
+    tables = _tables(layer, variables, sites, samples)
     others = layers.read(layer, variables, _like_one(samples))
     matrices = None if others is None else others.tables(variables)
 
@@ -207,6 +224,11 @@ def _with_first_layer(logpsi: LogPsi, variables: Any, form: Form, samples: jax.A
     return _on_cpu(updated, whole)
 
 
+def _tables(layer: FirstLayer, variables: Any, sites: LocalStates, samples: Any) -> Layer:
+    dtype = jnp.promote_types(jax.eval_shape(layer.sums, variables, _like_one(samples)).dtype, jnp.float32)
+    return layer.tables(variables, sites, samples.dtype, dtype)
+
+
 def _on_cpu(network: Network, elsewhere: Network) -> Network:
     """One network on CPUs, and another one on other devices."""
 
@@ -217,12 +239,19 @@ def _on_cpu(network: Network, elsewhere: Network) -> Network:
     return chosen
 
 
-def factors_of(
-    logpsi: LogPsi, variables: Any, form: Form, samples: Any
-) -> tuple[determinants.Beside | None, FirstLayer | None, Layers | None]:
-    """What of a network is updated for the configurations that an operator connects: determinants, and a first layer.
+@dataclass(frozen=True)
+class Factors:
+    """What of a network is updated for the configurations that an operator connects."""
 
-    Also, what layers behind it Rust evaluates.
+    beside: determinants.Beside | None = None
+    first_layer: FirstLayer | None = None
+    """That of what isn't a determinant."""
+    layers: Layers | None = None
+    """The layers behind it, which Rust evaluates."""
+
+
+def factors_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> Factors:
+    """What of a network is updated for the configurations that an operator connects, if :func:`why_not_updated` agrees.
 
     Args:
         logpsi: The network, a function of variables and configurations.
@@ -233,7 +262,57 @@ def factors_of(
     beside = determinants_of(logpsi, variables, form, samples)
     rest = with_primitives(logpsi) if beside is None else beside.rest
     layer = _first_layer_of(rest, variables, form, samples)
-    return beside, layer, None if layer is None else layers.read(layer, variables, _like_one(samples))
+    return Factors(beside, layer, None if layer is None else layers.read(layer, variables, _like_one(samples)))
+
+
+def why_not_updated(logpsi: LogPsi, variables: Any, operator: Accelerated, dtype: Any) -> str | None:
+    """Why what is found in a network isn't updated for connected configurations, as the end of a sentence.
+
+    What is found is compared with the network by value, once; that tables of sums are finite and of moderate range,
+    each time.
+
+    Args:
+        logpsi: The network, a function of variables and configurations.
+        variables: Its variables.
+        operator: The operator.
+        dtype: The dtype of samples.
+
+    Returns:
+        None if it may be updated, also if there is nothing to be.
+    """
+    form = operator._form
+    if form.max_conn_size < _MANY or is_out_of_reach():
+        return None
+    subject = Subject(logpsi, logpsi, operator.hilbert, np.dtype(dtype))
+
+    def answer() -> tuple[Factors, str | None]:
+        found = factors_of(logpsi, shapes_of(variables), form, subject.like_some())
+        if found == Factors():
+            return found, None
+
+        def as_found(variables: Any, x: jax.Array) -> jax.Array:
+            # Every other configuration as if it were connected with the one before.
+            return _network(logpsi, variables, form, x[::2])(x[1::2], jnp.arange(len(x) // 2, dtype=jnp.int32))
+
+        def itself(variables: Any, x: jax.Array) -> jax.Array:
+            return with_primitives(logpsi)(variables, x[1::2])
+
+        if are_traced(variables):
+            return found, TRACED
+        return found, differ(as_found, itself, variables, subject.configurations())
+
+    found, reason = remembered("connected configurations", subject, variables, answer)
+    if reason is not None or found.first_layer is None:
+        return reason
+    if are_traced(variables):
+        return TRACED
+    return None if bool(_is_moderate(found, variables, form.sites, subject.like_some())) else IMMODERATE
+
+
+@functools.partial(jax.jit, static_argnums=(0, 3))
+def _is_moderate(found: Factors, variables: Any, sites: LocalStates, x: jax.ShapeDtypeStruct) -> jax.Array:
+    assert found.first_layer is not None
+    return are_moderate(_tables(found.first_layer, variables, sites, x))
 
 
 def determinants_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> determinants.Beside | None:

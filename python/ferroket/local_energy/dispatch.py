@@ -7,24 +7,30 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import netket.jax as nkjax
-from netket.operator import Squared
+from netket.operator import DiscreteJaxOperator, Squared
 from netket.vqs import MCState, get_local_kernel, get_local_kernel_arguments
 from netket.vqs.mc import check_hilbert
 
 from ferroket._compat.netket import log_psi_of, model_of
 from ferroket.local_energy import any_network, known_model
-from ferroket.local_energy.patching import replacement
+from ferroket.local_energy.patching import replacement, why_netkets
 from ferroket.operator.algebra.accelerated import Accelerated
 
 PRECEDENCE = -1
 """That of our rules: below others, so that a rule of a user's own for a kind of states is no conflict."""
 
 
+_NETKETS = get_local_kernel.invoke(MCState, DiscreteJaxOperator)
+_CHUNKED_NETKETS = get_local_kernel.invoke(MCState, DiscreteJaxOperator, int)
+
+
 def kernel(vstate: MCState, operator: Accelerated) -> Callable[..., Any]:
     """The fastest kernel for a model and an operator."""
     ansatz, _ = known_model.find(vstate, operator)
     if ansatz is None:
-        return any_network.local_values
+        log_psi = log_psi_of(vstate)
+        reason = any_network.why_not_updated(log_psi, vstate.variables, operator, vstate.sampler.dtype)
+        return nkjax.HashablePartial(any_network.local_values, updates=log_psi if reason is None else False)
     return nkjax.HashablePartial(
         known_model.local_values, ansatz=ansatz, model=model_of(vstate), vstate_logpsi=log_psi_of(vstate)
     )
@@ -38,12 +44,12 @@ def _arguments(vstate: MCState, operator: Accelerated) -> tuple[jax.Array, Accel
 
 @partial(get_local_kernel.dispatch, precedence=PRECEDENCE)
 def _kernel(vstate: MCState, operator: Accelerated) -> Callable[..., Any]:
-    return kernel(vstate, operator)
+    return kernel(vstate, operator) if why_netkets(vstate) is None else _NETKETS(vstate, operator)
 
 
 @partial(get_local_kernel.dispatch, precedence=PRECEDENCE)
 def _chunked_kernel(vstate: MCState, operator: Accelerated, chunk_size: int) -> Callable[..., Any]:
-    return kernel(vstate, operator)
+    return kernel(vstate, operator) if why_netkets(vstate) is None else _CHUNKED_NETKETS(vstate, operator, chunk_size)
 
 
 # A†A, of which NetKet evaluates |A_loc|². Its rules for this class are replaced, since one for Squared[Accelerated]

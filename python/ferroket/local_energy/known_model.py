@@ -91,6 +91,6 @@ def _forward(
         return local
 
     def elsewhere(variables: Any, form: Terms, samples: jax.Array) -> jax.Array:
-        return any_network.forward(logpsi, chunk_size, variables, form, samples)
+        return any_network.forward(False, logpsi, chunk_size, variables, form, samples)
 
     return jax.lax.platform_dependent(variables, form, samples, cpu=on_cpu, default=elsewhere)

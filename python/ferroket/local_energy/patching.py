@@ -5,11 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import plum
 from netket.operator import DiscreteJaxOperator, DiscreteOperator
 from netket.vqs import MCState, get_local_kernel, get_local_kernel_arguments
 
-from ferroket._compat.netket import rule_of
+from ferroket._compat.netket import log_psi_of, rule_of
+from ferroket.ansatz.verification import Subject, mixes_samples
 from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.cache import accelerated
 
@@ -60,6 +62,12 @@ def replacement(operator: DiscreteOperator) -> Accelerated | None:
     return accelerated(operator) if _is_enabled or isinstance(operator, Accelerated) else None
 
 
+def why_netkets(vstate: MCState) -> str | None:
+    """Why NetKet evaluates all operators of a state, as the end of a sentence; None if it needn't."""
+    log_psi = log_psi_of(vstate)
+    return mixes_samples(Subject(log_psi, log_psi, vstate.hilbert, np.dtype(vstate.sampler.dtype)), vstate.variables)
+
+
 @dataclass(frozen=True)
 class _Rule:
     """A dispatch rule of NetKet's for any discrete operator."""
@@ -73,7 +81,7 @@ class _Rule:
         @functools.wraps(self.netkets)  # the annotations say what it is for
         def rule(vstate: Any, operator: Any, *chunk_size: int) -> Any:
             accelerated = replacement(operator)
-            if accelerated is None:
+            if accelerated is None or why_netkets(vstate) is not None:
                 return self.netkets(vstate, operator, *chunk_size)
             return self.function(vstate, accelerated, *chunk_size)
 

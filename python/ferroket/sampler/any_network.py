@@ -20,12 +20,13 @@ from ferroket._compat.sharding import is_out_of_reach, on_each_device
 from ferroket.ansatz import first_layer, layers
 from ferroket.ansatz.amplitudes import first_and_step
 from ferroket.ansatz.determinants import with_primitives
-from ferroket.ansatz.first_layer import FirstLayer
+from ferroket.ansatz.first_layer import IMMODERATE, FirstLayer, are_moderate
 from ferroket.ansatz.layers import Layers
-from ferroket.ffi import Chains, Layer, chain_proposals
+from ferroket.ansatz.verification import TRACED, Subject, are_traced, differ, remembered, shapes_of
+from ferroket.ffi import Chains, Layer, chain_proposals, dense_layers
 from ferroket.operator import compiled
 from ferroket.operator.algebra.sectors import own_constraints
-from ferroket.operator.compiled import Constraints, allowed
+from ferroket.operator.compiled import Constraints, LocalStates, allowed
 
 Carry = tuple[Chains, jax.Array, jax.Array, jax.Array]
 """What :func:`~ferroket.ffi.chain_proposals` gives."""
@@ -44,6 +45,7 @@ def samples(
     length: int,
     n_log_probs: int,
     together: int,
+    updates: bool,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The samples of a sampler whose rule is one of the kernels.
 
@@ -57,6 +59,7 @@ def samples(
         length: L, how many samples each chain gives.
         n_log_probs: M, for how many of the last ones the logarithm of |ψ|^p is wanted.
         together: How many proposals of a chain the network sees at once. The samples don't depend on it.
+        updates: Whether a first layer may be updated, see :func:`structure_of`.
 
     Returns:
         Samples ``(C, L, N)``; how many moves of each chain were accepted, ``(C,)``; and the logarithms of |ψ|^p of the
@@ -65,11 +68,11 @@ def samples(
     rule = sampler.rule
     sites = compiled.local_states(sampler.hilbert)
     first, step = (values.astype(state.σ.dtype) for values in first_and_step(sites, float))
-    network = _Network(with_primitives(machine.apply), sampler.chunk_size, own_constraints(sampler.hilbert))
-    sizes = tuple(int(size) for size in sites.sizes_of_sites)
+    constraints = own_constraints(sampler.hilbert)
+    network = _Network(with_primitives(machine.apply), sampler.chunk_size, constraints, updates)
     counts = {"length": length, "n_log_probs": n_log_probs, "kept": rule.kept, "together": together}
     attributes = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
-    run = functools.partial(_run, network, sizes=sizes, **counts, **attributes)
+    run = functools.partial(_run, network, sites=sites, **counts, **attributes)
     result: tuple[jax.Array, jax.Array, jax.Array] = on_each_device(
         run, (True, True, True, *(False,) * 6), (False, False, False)
     )(
@@ -86,23 +89,77 @@ def samples(
     return result
 
 
-def layers_of(sampler: Any, machine: Any, parameters: Any) -> tuple[FirstLayer | None, Layers | None]:
-    """The first layer of a model that is updated along the chains of a sampler, and the layers that Rust evaluates."""
-    leaves, treedef = jax.tree.flatten(parameters)
-    shapes = tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
-    return _layers_of(machine, sampler.hilbert, sampler.dtype, treedef, shapes)
+@dataclass(frozen=True)
+class Structure:
+    """What of a network is evaluated in another way than by the network itself."""
+
+    first_layer: FirstLayer | None = None
+    """Its first layer, which is updated along chains."""
+    layers: Layers | None = None
+    """The layers behind it, which Rust evaluates."""
+    reasons: tuple[str, ...] = ()
+    """Why there is no first layer, where the program has one, as ends of sentences."""
 
 
-@functools.lru_cache(maxsize=256)
-def _layers_of(
-    machine: Any, hilbert: Any, dtype: Any, treedef: Any, shapes: tuple[Any, ...]
-) -> tuple[FirstLayer | None, Layers | None]:
-    network = _Network(with_primitives(machine.apply), None, own_constraints(hilbert))
-    variables = treedef.unflatten(jax.ShapeDtypeStruct(*leaf) for leaf in shapes)
-    x = jax.ShapeDtypeStruct((hilbert.size,), dtype)
-    log_psi = jax.eval_shape(machine.apply, variables, jax.ShapeDtypeStruct((1, *x.shape), dtype))
+def structure_of(sampler: Any, machine: Any, parameters: Any) -> Structure:
+    """What of a model is evaluated in another way along the chains of a sampler.
+
+    What is found in its program is compared with it by value, once; that its tables are finite and of moderate range,
+    each time.
+    """
+    subject = subject_of(sampler, machine)
+
+    def answer() -> Structure | str:
+        found = _found_in(subject, parameters)
+        if found.first_layer is None:
+            return found
+        reason = differ(_as_found(found, subject), machine.apply, parameters, subject.configurations())
+        if reason is TRACED:
+            return TRACED
+        return found if reason is None else Structure(reasons=(reason,))
+
+    found = remembered("structure along chains", subject, parameters, answer)
+    if found is TRACED or (found.first_layer is not None and are_traced(parameters)):
+        return Structure(reasons=(TRACED,))
+    if found.first_layer is not None and not bool(_is_moderate(found.first_layer, subject, parameters)):
+        return Structure(reasons=(IMMODERATE,))
+    return found
+
+
+def subject_of(sampler: Any, machine: Any) -> Subject:
+    """A model as a sampler asks about it."""
+    return Subject(machine, machine.apply, sampler.hilbert, np.dtype(sampler.dtype))
+
+
+def _found_in(subject: Subject, parameters: Any) -> Structure:
+    variables, x = shapes_of(parameters), subject.like_one()
+    network = _Network(with_primitives(subject.log_psi), None, own_constraints(subject.hilbert), True)
+    log_psi = jax.eval_shape(subject.log_psi, variables, jax.ShapeDtypeStruct((1, *x.shape), x.dtype))
     layer = network.first_layer(variables, x, _dtype(log_psi.dtype))
-    return layer, network.layers(layer, variables, x)
+    return Structure(layer, network.layers(layer, variables, x))
+
+
+def _as_found(found: Structure, subject: Subject) -> Callable[[Any, jax.Array], jax.Array]:
+    """The network as chains evaluate it: from the tables of its first layer."""
+    sites, layer, others = compiled.local_states(subject.hilbert), found.first_layer, found.layers
+    assert layer is not None
+
+    def evaluate(variables: Any, x: jax.Array) -> jax.Array:
+        tables = layer.tables(variables, sites, x.dtype, jnp.float64)
+        index = _indices(sites, x).astype(int)
+        of_sites = jnp.pad(tables.table, ((0, 0), (1, 0), (0, 0)))[jnp.arange(sites.n_sites), index]
+        sums = (tables.constant + of_sites.sum(axis=1)).astype(jax.eval_shape(layer.sums, variables, x[0]).dtype)
+        if others is not None:
+            return dense_layers(sums, others.tables(variables), others.activations)
+        return jax.vmap(layer.rest, (None, 0, 0))(variables, x, sums)
+
+    return evaluate
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _is_moderate(layer: FirstLayer, subject: Subject, parameters: Any) -> jax.Array:
+    shape = jax.eval_shape(layer.sums, parameters, subject.like_one())
+    return are_moderate(layer.tables(parameters, compiled.local_states(subject.hilbert), subject.dtype, shape.dtype))
 
 
 def _dtype(log_psi: Any) -> Any:
@@ -117,10 +174,12 @@ class _Network:
     apply: Callable[[Any, jax.Array], jax.Array]
     chunk_size: int | None
     constraints: Constraints
+    updates: bool
+    """Whether a first layer may be updated."""
 
     def first_layer(self, variables: Any, x: jax.Array, dtype: Any) -> FirstLayer | None:
         """Its first layer, for configurations like ``x (N,)``, if its sums are no more precise than `dtype`."""
-        layer = None if is_out_of_reach() else first_layer.read(self.apply, variables, x)
+        layer = first_layer.read(self.apply, variables, x) if self.updates and not is_out_of_reach() else None
         if layer is None or jnp.finfo(jax.eval_shape(layer.sums, variables, x).dtype).bits > jnp.finfo(dtype).bits:
             return None
         return layer
@@ -159,7 +218,7 @@ def _run(
     first: jax.Array,
     step: jax.Array,
     *,
-    sizes: tuple[int, ...],
+    sites: LocalStates,
     length: int,
     n_log_probs: int,
     kept: int,
@@ -168,14 +227,13 @@ def _run(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """As :func:`samples`, of the chains of one device."""
     dtype = _dtype(log_prob.dtype)
-    index = jnp.round((x - first) / jnp.where(step == 0, 1, step))  # a site with one local state has no step
-    of_sites = np.asarray(sizes, np.uint16)
-    index = jnp.where((first + step * index == x) & (index >= 0) & (index < of_sites), index, _NOWHERE)
+    index = _indices(sites, x)
+    of_sites = sites.sizes_of_sites.astype(np.uint16)
     layer = network.first_layer(variables, x[0], dtype)
     if layer is None:
-        tables = Layer(jnp.zeros(0, dtype), jnp.zeros((len(sizes), max(sizes, default=1) - 1, 0), dtype))
+        tables = Layer(jnp.zeros(0, dtype), jnp.zeros((sites.n_sites, max(sites.sizes, default=1) - 1, 0), dtype))
     else:
-        tables = layer.tables(variables, first, step, jnp.asarray(of_sites) - 1, max(sizes, default=1), dtype)
+        tables = layer.tables(variables, sites, x.dtype, dtype)
     chains = Chains.starting(index, log_prob.astype(dtype), length, n_log_probs, kept, len(tables.constant))
     start = x[0], jnp.zeros(0, dtype) if layer is None else layer.sums(variables, x[0])
 
@@ -201,3 +259,14 @@ def _run(
     chains, *_ = begun
     values = first + step * chains.samples.astype(first.dtype)
     return values, chains.accepted, chains.log_probs.astype(log_prob.dtype)
+
+
+def _indices(sites: LocalStates, x: jax.Array) -> jax.Array:
+    """The local indices of configurations, and :data:`_NOWHERE` for what is no local state.
+
+    Differences of 8-bit numbers may be none.
+    """
+    first, step = first_and_step(sites, float)
+    index = jnp.round((x.astype(float) - first) / step)
+    is_one = (first + step * index == x) & (index >= 0) & (index < sites.sizes_of_sites)
+    return jnp.where(is_one, index, _NOWHERE)

@@ -11,6 +11,7 @@ import numpy as np
 from netket.sampler import MetropolisSamplerState
 
 from ferroket.ansatz import Ansatz, registry
+from ferroket.ansatz.verification import mixes_samples
 from ferroket.operator import compiled
 from ferroket.operator.algebra.sectors import own_constraints
 from ferroket.sampler import any_network, known_model
@@ -43,6 +44,9 @@ def plan(sampler: Any, machine: Any, parameters: Any) -> Plan | list[str]:
         return [str(error)]
     if platform != "cpu" or isinstance(rule, str):
         return [rule] if isinstance(rule, str) else [f"the chains run on CPUs, and this is {platform}"]
+    mixes = mixes_samples(any_network.subject_of(sampler, machine), parameters)
+    if mixes is not None:
+        return [mixes]
     ansatz, reasons = registry.find(machine, parameters, sampler.hilbert)
     if not has_two_states:
         reasons = ["some sites don't have two local states", *reasons]
@@ -90,13 +94,16 @@ def sample_chain(
     if found.ansatz is not None:
         return _known(sampler, found.ansatz, machine, parameters, state, *static)
 
-    if any_network.layers_of(sampler, machine, parameters)[1] is not None:
-        return _any(sampler, machine, parameters, state, np.arange(len(state.σ), dtype=np.uint32), *static, 1)
+    structure = any_network.structure_of(sampler, machine, parameters)
+    updates = structure.first_layer is not None
+    if structure.layers is not None:
+        numbers = np.arange(len(state.σ), dtype=np.uint32)
+        return _any(sampler, machine, parameters, state, numbers, *static, 1, updates)
 
     def all_chains(together: int) -> tuple[Any, MetropolisSamplerState]:
         def run(state: MetropolisSamplerState, numbers: Any) -> tuple[Any, MetropolisSamplerState]:
             result: tuple[Any, MetropolisSamplerState] = _any(
-                sampler, machine, parameters, state, numbers, *static, together
+                sampler, machine, parameters, state, numbers, *static, together, updates
             )
             return result
 
@@ -143,7 +150,7 @@ def _known(
     return (samples, log_probs) if return_log_probabilities else samples, state
 
 
-@functools.partial(jax.jit, static_argnums=(1, 5, 6, 7))
+@functools.partial(jax.jit, static_argnums=(1, 5, 6, 7, 8))
 def _any(
     sampler: Any,
     machine: Any,
@@ -153,11 +160,12 @@ def _any(
     chain_length: int,
     return_log_probabilities: bool,
     together: int,
+    updates: bool,
 ) -> tuple[Any, MetropolisSamplerState]:
     rng, key = jax.random.split(state.rng)
     n_log_probs = chain_length if return_log_probabilities else 1
     samples, accepted, log_probs = any_network.samples(
-        sampler, machine, parameters, state, numbers, key, chain_length, n_log_probs, together
+        sampler, machine, parameters, state, numbers, key, chain_length, n_log_probs, together, updates
     )
     state = _moved(sampler, state.replace(rng=rng), samples, accepted, log_probs)
     return (samples, log_probs) if return_log_probabilities else samples, state

@@ -10,7 +10,7 @@ from ferroket._deprecation import renamed_attribute
 from ferroket.ansatz.layers import evaluated_in_rust
 from ferroket.operator.algebra.sectors import sectors
 from ferroket.sampler import chains, patching
-from ferroket.sampler.any_network import layers_of
+from ferroket.sampler.any_network import structure_of
 from ferroket.sampler.metropolis import MetropolisSampler
 
 
@@ -80,11 +80,12 @@ def explain(vstate: Any) -> Explanation:
     if isinstance(found, list):
         return Explanation("NetKet", reasons=found)
     if found.ansatz is None:
-        layer, others = layers_of(sampler, *sampled_model_of(vstate))
-        width = None if layer is None else layer.width
+        structure = structure_of(sampler, *sampled_model_of(vstate))
+        width = None if structure.first_layer is None else structure.first_layer.width
         name = found.rule.name
         search = chains.search_of(name, sampler, sampled_model_of(vstate)[0], vstate.chain_length)
-        n_layers = 0 if others is None else len(others.activations)
+        n_layers = 0 if structure.layers is None else len(structure.layers.activations)
         path = "chains in Rust" if n_layers else "chains in Rust around the network"
-        return Explanation(path, name, None, found.reasons, width, n_layers, search.together)
+        reasons = [*found.reasons, *(f"its first layer isn't updated: {reason}" for reason in structure.reasons)]
+        return Explanation(path, name, None, reasons, width, n_layers, search.together)
     return Explanation("chains in Rust", found.rule.name, found.ansatz.name)

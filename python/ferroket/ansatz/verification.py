@@ -1,0 +1,186 @@
+"""What is found in a network's program, compared by value with the network itself before it is used.
+
+Once for each network: at its own variables and at random ones near them, where a gate that starts at zero is open. What
+isn't equal to rounding isn't used, and the reason is told.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ferroket.ansatz.dependence import NONE, UNKNOWN, results_of
+
+LogPsi = Callable[[Any, jax.Array], jax.Array]
+"""``log_psi(variables, x)`` for ``x (n, N)`` gives ``(n,)``."""
+
+N_CONFIGURATIONS = 6
+"""So many are compared."""
+_SPREADS = (0.0, 0.1, 0.5)
+"""How far the variables of each comparison are from the network's own."""
+_MOST = 256
+"""Networks of which something is kept: a script that makes one after the other doesn't keep all of them."""
+
+TRACED = "its variables are traced, and what is found can't be compared with the network by value"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network, as it is asked about."""
+
+    key: Any
+    """What tells it from others: hashable."""
+    log_psi: LogPsi = field(compare=False)
+    hilbert: Any
+    """The space of its configurations."""
+    dtype: Any
+    """The dtype of configurations."""
+
+    def configurations(self) -> jax.Array:
+        """Some of the space, ``(n, N)``."""
+        x: jax.Array = self.hilbert.random_state(jax.random.key(7), N_CONFIGURATIONS, dtype=self.dtype)
+        return x
+
+    def like_some(self) -> jax.ShapeDtypeStruct:
+        """The shape of :meth:`configurations`."""
+        return jax.ShapeDtypeStruct((N_CONFIGURATIONS, self.hilbert.size), self.dtype)
+
+    def like_one(self) -> jax.ShapeDtypeStruct:
+        """The shape of a configuration."""
+        return jax.ShapeDtypeStruct((self.hilbert.size,), self.dtype)
+
+
+_known: dict[Any, Any] = {}
+
+
+def remembered(question: str, subject: Any, variables: Any, answer: Callable[[], Any]) -> Any:
+    """The answer to a question about a network with variables of these shapes, given once.
+
+    An answer of :data:`TRACED` isn't kept.
+    """
+    leaves, treedef = jax.tree.flatten(variables)
+    key = question, subject, treedef, tuple((jnp.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
+    if key in _known:
+        _known[key] = _known.pop(key)  # the latest one
+        return _known[key]
+    found = answer()
+    if found is not TRACED:
+        _known[key] = found
+        while len(_known) > _MOST:
+            del _known[next(iter(_known))]
+    return found
+
+
+def are_traced(*values: Any) -> bool:
+    """Whether there are no values to compare."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def shapes_of(values: Any) -> Any:
+    """The shapes and dtypes of a pytree of arrays."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), values)
+
+
+def mixes_samples(subject: Subject, variables: Any) -> str | None:
+    """Why the value of a network for one configuration depends on others, as the end of a sentence; None if it doesn't.
+
+    Read from its program. Where a primitive has no rule, values decide.
+    """
+
+    def answer() -> str | None:
+        found = combines_samples(subject.log_psi, variables, subject.like_one())
+        if found is None:
+            if are_traced(variables):
+                return TRACED
+            found = differs_alone(subject.log_psi, variables, subject.configurations())
+        return "the network mixes samples: its value for one depends on the others" if found else None
+
+    result: str | None = remembered("mixes samples", subject, variables, answer)
+    return result
+
+
+def combines_samples(log_psi: LogPsi, variables: Any, x: Any) -> bool | None:
+    """Whether a network's program combines what is made of different samples; None where its primitives don't tell.
+
+    Args:
+        log_psi: The network.
+        variables: Its variables, or their shapes.
+        x: A configuration ``(N,)``, or its shape.
+    """
+    several = jax.ShapeDtypeStruct((2, *x.shape), x.dtype)
+    jaxpr = jax.make_jaxpr(log_psi)(shapes_of(variables), several)
+    own = np.arange(2, dtype=np.int32)
+    others = [None] * (len(jaxpr.in_avals) - 1)
+    (result,) = results_of(jaxpr, [*others, np.broadcast_to(own[:, None], several.shape)])
+    is_unknown = result == UNKNOWN
+    if result.shape != own.shape or not (is_unknown | (result == own) | (result == NONE)).all():
+        return True
+    return None if is_unknown.any() else False
+
+
+def differs_alone(log_psi: LogPsi, variables: Any, x: jax.Array) -> bool:
+    """Whether values of configurations ``(n, N)`` together differ from those of each alone."""
+
+    def alone(variables: Any, x: jax.Array) -> jax.Array:  # JAX can't vmap all networks
+        return jnp.concatenate([log_psi(variables, x[place : place + 1]) for place in range(len(x))])
+
+    return differ(alone, log_psi, variables, x) is not None
+
+
+def differ(found: LogPsi, own: LogPsi, variables: Any, x: jax.Array) -> str | None:
+    """Why two functions aren't the same network, as the end of a sentence; None if they are, up to rounding.
+
+    Args:
+        found: What takes the place of a network.
+        own: The network.
+        variables: Its variables.
+        x: Configurations ``(n, N)``.
+    """
+
+    @jax.jit
+    def compare(spread: jax.Array, key: jax.Array, variables: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        moved = near(variables, spread, key)
+        a, b = found(moved, x), own(moved, x)
+        precise = jnp.promote_types(b.dtype, jnp.float32)
+        a, b = a.astype(jnp.promote_types(precise, a.dtype)), b.astype(precise)
+        tolerance = 10 * jnp.finfo(precise).eps ** 0.5
+        is_number = jnp.isfinite(a) & jnp.isfinite(b)
+        # Logarithms are the same up to whole turns of the phase.
+        is_close = jnp.abs(jnp.exp(jnp.where(is_number, a - b, 0)) - 1) < tolerance * (
+            1 + jnp.abs(jnp.where(is_number, b, 0))
+        )
+        is_same = jnp.where(
+            is_number, is_close, (a == b) | (jnp.isnan(a) & jnp.isnan(b)) | ((a.real == b.real) & jnp.isneginf(b.real))
+        )
+        return is_same.all(), is_number.any()
+
+    if are_traced(variables, x):
+        return TRACED
+    is_sure = False
+    for place, spread in enumerate(_SPREADS):
+        is_same, has_numbers = compare(jnp.float32(spread), jax.random.key(place), variables, x)
+        if not bool(is_same):
+            return "what is found of it gives other values than the network itself"
+        is_sure |= bool(has_numbers)
+    return None if is_sure else "its values aren't finite, and nothing can be compared with them"
+
+
+def near(variables: Any, spread: jax.Array, key: jax.Array) -> Any:
+    """Random variables near some; other collections than parameters stay as they are."""
+    if isinstance(variables, dict) and "params" in variables:
+        return {**variables, "params": near(variables["params"], spread, key)}
+    leaves, treedef = jax.tree.flatten(variables)
+
+    def moved(leaf: Any, key: jax.Array) -> Any:
+        leaf = jnp.asarray(leaf)
+        if not jnp.issubdtype(leaf.dtype, jnp.inexact):
+            return leaf
+        by, more = (jax.random.normal(key, leaf.shape, leaf.dtype) for key in jax.random.split(key))
+        size = 0.3 + jnp.sqrt((jnp.abs(leaf) ** 2).mean()) if leaf.size else 0.0
+        return (leaf + spread * (leaf * by + size * more)).astype(leaf.dtype)
+
+    keys = jax.random.split(key, max(len(leaves), 1))
+    return jax.tree.unflatten(treedef, [moved(leaf, key) for leaf, key in zip(leaves, keys, strict=False)])
