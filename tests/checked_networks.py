@@ -76,7 +76,7 @@ def precision(model: nn.Module, variables: Any) -> float:
 
 
 def assert_close(what: str, found: Any, expected: Any, tolerance: float) -> None:
-    """Up to a part of the largest number, or of those that cancel in it; what isn't finite in the same places, and alike."""
+    """Up to a part of the largest number, or of those that cancel; what isn't finite in the same places, and alike."""
     found, expected = np.asarray(found), np.asarray(expected)
     assert found.shape == expected.shape, what
     is_finite = np.isfinite(expected)
