@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,6 +21,7 @@ from ferroket._compat.names import Private
 _EXECUTABLE = "to see each compiled program before it runs, with its devices and collectives"
 _COMPILATION = "to mark programs, and to keep them for all ranks: JAX's own cache keeps those of process 0, for itself"
 _STORE = "the store of keys and values of JAX's coordinator, for ranks that have no MPI and for the watchdog"
+_INDEXING = "networks may look up numbers in arrays that they close over, in functions on each device too"
 _TILES = "the devices that hold the tiles of an array, where XLA doesn't say the mesh"
 
 PRIVATE = (
@@ -56,6 +57,7 @@ PRIVATE = (
     Private("jax._src.custom_partitioning:_sharding_callbacks", _COMPILATION),
     Private("jax._src.custom_partitioning:_ShardingCallbackInfo.partition", _COMPILATION),
     Private("jax._src.custom_partitioning:_ShardingCallbackInfo.mesh", _COMPILATION),
+    Private("jax._src.numpy.indexing:canonicalize_sharding", _INDEXING, ("sharding", "api_name")),
     Private("jax._src.config:trace_context", "whether two threads of Python would compile the same program"),
     Private("jax._src.xla_bridge:backends_are_initialized", "whether fk.initialize() comes too late"),
     Private("jax._src.dispatch:prim_requires_devices_during_lowering", "to partition primitives by their shardings"),
@@ -267,6 +269,27 @@ def replace_distributed_initialize(replace: Callable[[Callable[..., Any]], Calla
     import jax
 
     jax.distributed.initialize = replace(jax.distributed.initialize)
+
+
+def allow_indexing_of_closures() -> None:
+    """Has JAX index arrays that a function on each device, :func:`jax.shard_map`, closes over.
+
+    Such an array is of a mesh whose axes are automatic, and in the function they are manual. JAX allows all operations
+    but this one, for which it asks the array's own mesh. Where an array isn't sharded, its mesh needn't be asked.
+    """
+    import jax
+    from jax._src.numpy import indexing
+
+    canonicalize = indexing.canonicalize_sharding
+
+    @wraps(canonicalize)
+    def canonicalized(sharding: Any, *more: Any, **settings: Any) -> Any:
+        spec = getattr(sharding, "spec", None)
+        if spec is not None and not any(spec) and jax.sharding.get_abstract_mesh().manual_axes:
+            return None
+        return canonicalize(sharding, *more, **settings)
+
+    indexing.canonicalize_sharding = canonicalized
 
 
 def jaxpr_of(eqn: Any, variables: Sequence[Any]) -> Any:

@@ -8,12 +8,17 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 from netket.jax.sharding import sharding_decorator
 
+from ferroket._compat.jax import allow_indexing_of_closures
+
 AXIS = "S"
 """The name of the axis of NetKet's mesh."""
 
 CHECKS = jax.__version_info__ < (0, 8)
 """Whether JAX is asked to check over which devices a value varies: in functions that it doesn't check, JAX 0.7 has no
 gradients."""
+
+
+allow_indexing_of_closures()
 
 
 def on_each_device(
