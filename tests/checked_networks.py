@@ -19,8 +19,20 @@ from jax.flatten_util import ravel_pytree
 
 import ferroket as fk
 from comparing import p_value
+from ferroket._compat import netket as compat
 from mpi import FULL
-from transitions import BOSE_HUBBARD, CASES, HEISENBERG, ISING, SPINS_AND_BOSONS, WITH_MORE_STATES, Case, numbers_of
+from transitions import (
+    BOSE_HUBBARD,
+    CASES,
+    FERMIONS,
+    HEISENBERG,
+    ISING,
+    SPINS_AND_BOSONS,
+    TRIANGLE,
+    WITH_MORE_STATES,
+    Case,
+    numbers_of,
+)
 from variational_states import is_single, random_like
 
 TINY = -1e8
@@ -45,16 +57,13 @@ class Setting:
     def n_sites(self) -> int:
         return int(self.case.hilbert.size)
 
-    @property
-    def local_states(self) -> tuple[float, ...]:
-        return tuple(sorted({float(value) for value in self.case.states.ravel()}))
-
 
 SETTINGS = {
     "local": Setting(CASES["local"], ISING),
     "exchange": Setting(CASES["exchange"], HEISENBERG),
     "Bose-Hubbard": Setting(WITH_MORE_STATES["Bose-Hubbard"], BOSE_HUBBARD),
     "local, spins and bosons": Setting(WITH_MORE_STATES["local, spins and bosons"], SPINS_AND_BOSONS.to_jax_operator()),
+    "fermions": Setting(CASES["fermions"], compat.FermiHubbard(FERMIONS, t=1.0, U=0.7, graph=TRIANGLE)),
 }
 
 

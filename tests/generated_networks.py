@@ -397,11 +397,13 @@ class Generated(nn.Module):
 
     steps: tuple[Step, ...]
     ends: tuple[int, ...]
-    local_states: tuple[float, ...]
+    hilbert: Any
     param_dtype: Any = float
     phase: bool = False
     """Whether the last of the reduced values is that of a phase."""
     forbidden: Forbidden | None = None
+    determinant: int | None = None
+    """How a Slater determinant enters: as a factor, twice, or otherwise."""
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -424,7 +426,11 @@ class Generated(nn.Module):
             configurations
         ).sum(axis=-1)
         if self.forbidden is not None:
-            total = total + self.forbidden(configurations, self.local_states)
+            total = total + self.forbidden(configurations, local_states_of(self.hilbert))
+        if self.determinant is not None:
+            slater = nk.models.Slater2nd(self.hilbert, restricted=False, param_dtype=self.param_dtype)
+            y = slater(configurations)
+            total = total + (y, y + y, jnp.tanh(y.real))[self.determinant]
         return total.reshape(batch)
 
     @property
@@ -456,9 +462,15 @@ class OfJastrow(_OfAKnownModel, nk.models.Jastrow):
     function: int = 0
 
 
+def local_states_of(hilbert: Any) -> tuple[float, ...]:
+    """All that a site may have."""
+    states = (hilbert.states_at_index(site) for site in range(hilbert.size))
+    return tuple(sorted({float(state) for of_site in states for state in of_site}))
+
+
 @st.composite
-def networks(draw: Any, local_states: tuple[float, ...]) -> nn.Module:
-    """A network for configurations of these local states; a smaller one has fewer of the steps."""
+def networks(draw: Any, hilbert: Any) -> nn.Module:
+    """A network for configurations of a space; a smaller one has fewer of the steps."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
 
     def one_of(*choices: Any) -> Any:
@@ -483,7 +495,9 @@ def networks(draw: Any, local_states: tuple[float, ...]) -> nn.Module:
         forbidden = Forbidden(one_of(*FORBIDDEN), site, state, one_of(-np.inf, -1e30, -1e9))
     ends = tuple(map(int, rng.integers(8, size=3)))
     phase = dtype is float and one_of(*range(4)) == 0
-    return Generated(tuple(steps), ends, local_states, dtype, phase, forbidden if draw(st.booleans()) else None)
+    determinant = one_of(0, 1, 2) if isinstance(hilbert, nk.hilbert.SpinOrbitalFermions) and one_of(0, 1) else None
+    forbidden = forbidden if draw(st.booleans()) else None
+    return Generated(tuple(steps), ends, hilbert, dtype, phase, forbidden, determinant)
 
 
 _LONGEST = 11

@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.timeout(1200),
 ]
 
-NETWORKS = 50
+NETWORKS = 40
 """For each space; a tenth of them in `make test`."""
 
 
@@ -46,7 +46,7 @@ def is_evaluated(setting: Setting, model: nn.Module) -> bool:
 @given(data=st.data())
 def test_networks(name: str, data: Any) -> None:
     setting = SETTINGS[name]
-    model = data.draw(networks(setting.local_states))
+    model = data.draw(networks(setting.case.hilbert))
     assume(is_evaluated(setting, model))
     try:
         check_network(setting, model)
