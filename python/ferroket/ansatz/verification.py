@@ -19,11 +19,13 @@ LogPsi = Callable[[Any, jax.Array], jax.Array]
 
 N_CONFIGURATIONS = 6
 """So many are compared."""
-_SPREADS = (0.0, 0.1, 0.5)
+SPREADS = (0.0, 0.1, 0.5)
 """How far the variables of each comparison are from the network's own."""
 _MOST = 256
 """Networks of which something is kept: a script that makes one after the other doesn't keep all of them."""
 
+UNSURE = "unsure"
+"""An answer that isn't kept: the samples were all alike, say."""
 TRACED = "its variables are traced, and what is found can't be compared with the network by value"
 
 
@@ -59,7 +61,7 @@ _known: dict[Any, Any] = {}
 def remembered(question: str, subject: Any, variables: Any, answer: Callable[[], Any]) -> Any:
     """The answer to a question about a network with variables of these shapes, given once.
 
-    An answer of :data:`TRACED` isn't kept.
+    :data:`TRACED` and :data:`UNSURE` aren't kept.
     """
     leaves, treedef = jax.tree.flatten(variables)
     key = question, subject, treedef, tuple((jnp.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
@@ -67,7 +69,7 @@ def remembered(question: str, subject: Any, variables: Any, answer: Callable[[],
         _known[key] = _known.pop(key)  # the latest one
         return _known[key]
     found = answer()
-    if found is not TRACED:
+    if found is not TRACED and found is not UNSURE:
         _known[key] = found
         while len(_known) > _MOST:
             del _known[next(iter(_known))]
@@ -124,6 +126,7 @@ def combines_samples(log_psi: LogPsi, variables: Any, x: Any) -> bool | None:
 def differs_alone(log_psi: LogPsi, variables: Any, x: jax.Array) -> bool:
     """Whether values of configurations ``(n, N)`` together differ from those of each alone."""
 
+    @jax.jit
     def alone(variables: Any, x: jax.Array) -> jax.Array:  # JAX can't vmap all networks
         return jnp.concatenate([log_psi(variables, x[place : place + 1]) for place in range(len(x))])
 
@@ -160,7 +163,7 @@ def differ(found: LogPsi, own: LogPsi, variables: Any, x: jax.Array) -> str | No
     if are_traced(variables, x):
         return TRACED
     is_sure = False
-    for place, spread in enumerate(_SPREADS):
+    for place, spread in enumerate(SPREADS):
         is_same, has_numbers = compare(jnp.float32(spread), jax.random.key(place), variables, x)
         if not bool(is_same):
             return "what is found of it gives other values than the network itself"

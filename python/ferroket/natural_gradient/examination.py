@@ -1,4 +1,4 @@
-"""What is found out about a log-amplitude by evaluating it, once, before it is differentiated.
+"""What is found out about a log-amplitude, once, before it is differentiated.
 
 Whether it treats each sample on its own, and whether it is the amplitude of a module of :data:`KNOWN` as it is.
 """
@@ -13,6 +13,9 @@ import jax
 import jax.numpy as jnp
 import netket as nk
 from netket.jax import HashablePartial
+
+from ferroket._compat.sharding import replicated
+from ferroket.ansatz.verification import UNSURE, are_traced, combines_samples, differs_alone, remembered
 
 _FEW = 6
 
@@ -31,15 +34,11 @@ class Findings:
     """The module of :data:`KNOWN` whose log-amplitude it is."""
 
 
-_MOST = 256
-"""Networks whose findings are kept: a script that makes one after the other doesn't keep all of them."""
-
-_known: dict[Any, Findings] = {}
 _models: dict[Callable[..., Any], nn.Module] = {}
 
 
 def examine(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: jax.Array) -> Findings:
-    """Evaluates a log-amplitude on some samples, together and each alone.
+    """Reads a log-amplitude's program, and evaluates it on some samples.
 
     Once for each network, as soon as there are samples that differ.
 
@@ -48,27 +47,35 @@ def examine(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: j
         parameters: A pytree.
         state: Other collections of variables.
         samples: ``(Ns, N)``.
+
+    Returns:
+        Where the values that it would take are traced, the cautious answer, which isn't kept.
     """
-    shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves((parameters, state)))
-    key = (log_psi, jax.tree.structure((parameters, state)), shapes, samples.shape[1:], str(samples.dtype))
-    if key in _known:
-        return _known[key]
+    variables = {"params": parameters, **state}
+    subject = log_psi, samples.shape[1:], str(samples.dtype)
+    has_values = not are_traced(variables, samples)
+    mixes = remembered("program mixes", subject, variables, lambda: combines_samples(log_psi, variables, samples[0]))
     module = _module_in(log_psi)
-    mixes, is_modules, is_sure = map(bool, _compare(log_psi, module, parameters, state, samples))
-    found = Findings(mixes, module if is_modules and is_sure else None)
-    if mixes or is_sure:
-        _keep(_known, key, found)
+    if mixes or not (has_values or mixes is None):
+        return Findings(bool(mixes), None)
+    if not has_values:
+        return Findings(True, None)
+
+    def answer() -> Findings | str:
+        some, differ = some_samples(samples)
+        is_mixed = mixes is None and differs_alone(log_psi, variables, some)
+        if module is None:
+            is_modules, is_sure = False, bool(differ)
+        else:
+            is_modules, is_sure = map(bool, _compare(log_psi, module, variables, some))
+        found = Findings(is_mixed, module if is_modules and is_sure else None)
         if found.model is not None:
-            _keep(_models, log_psi, found.model)
-    return found
+            _models.pop(log_psi, None)
+            _models[log_psi] = found.model
+        return found if is_mixed or is_sure or (mixes is False and module is None) else UNSURE
 
-
-def _keep(found: dict[Any, Any], key: Any, value: Any) -> None:
-    """Adds an item as the latest one, and drops the first ones that are too many."""
-    found.pop(key, None)
-    found[key] = value
-    while len(found) > _MOST:
-        del found[next(iter(found))]
+    found = remembered("samples and model", subject, variables, answer)
+    return Findings(False, None) if found is UNSURE else found
 
 
 def model_of_function(log_psi: Callable[..., Any]) -> nn.Module | None:
@@ -77,30 +84,36 @@ def model_of_function(log_psi: Callable[..., Any]) -> nn.Module | None:
 
 
 def _module_in(function: Any) -> nn.Module | None:
-    """A module of :data:`KNOWN` that a function holds: NetKet wraps that of a state into partials."""
-    if isinstance(function, KNOWN):
-        return function
+    """A module of :data:`KNOWN` that a function holds: NetKet wraps that of a state into partials.
+
+    A subclass may be another function.
+    """
+    if type(function) in KNOWN:
+        module: nn.Module = function
+        return module
     held = getattr(function, "__self__", None)
     inner = (*function.args, function.func) if isinstance(function, HashablePartial | partial) else (held,)
     found = (_module_in(each) for each in inner if each is not None)
     return next((module for module in found if module is not None), None)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _compare(
-    log_psi: Callable[..., Any], module: nn.Module | None, parameters: Any, state: Any, samples: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Whether samples mix, whether it is the module's log-amplitude, and whether there would be something to see."""
-    # Samples of Markov chains may be alike, and a mean of alike ones shows nothing: those unlike the first come first.
+@jax.jit
+def some_samples(samples: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Some samples on each device, and whether they differ.
+
+    Samples of Markov chains may be alike, and a mean of alike ones shows nothing: those unlike the first come first.
+    """
     differs = (samples != samples[0]).any(axis=1)
     some = samples[jnp.argsort(~differs.at[0].set(True))[:_FEW]]
-    variables = {"params": parameters, **state}
-    together = log_psi(variables, some)
-    alone = jax.vmap(lambda x: log_psi(variables, x[None]).reshape(()))(some)
-    is_finite = jnp.isfinite(together)
-    mixes = ~(jnp.isclose(together, alone, rtol=1e-3, atol=1e-3) | ~is_finite).all()
-    is_sure = differs.any() & is_finite.all()
-    modules = together if module is None else module.apply(variables, some)
-    if module is None or jnp.shape(modules) != together.shape:
-        return mixes, jnp.asarray(False), is_sure
-    return mixes, jnp.isclose(modules, together, rtol=1e-6, atol=1e-6).all(), is_sure
+    return replicated(some), differs.any()
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _compare(
+    log_psi: Callable[..., Any], module: nn.Module, variables: Any, some: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Whether it is the module's log-amplitude, and whether there would be something to see."""
+    own, modules = log_psi(variables, some), module.apply(variables, some)
+    if jnp.shape(modules) != own.shape:
+        return jnp.asarray(False), jnp.asarray(True)
+    return jnp.isclose(modules, own, rtol=1e-6, atol=1e-6).all(), jnp.isfinite(own).all()

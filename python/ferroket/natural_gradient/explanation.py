@@ -11,9 +11,7 @@ import jax.numpy as jnp
 from netket.vqs import FullSumState, VariationalState
 
 from ferroket._compat.netket import is_sr_driver, log_psi_of, solver_of
-from ferroket._compat.sharding import is_out_of_reach
 from ferroket.natural_gradient import ntk, patching
-from ferroket.natural_gradient.examination import examine
 from ferroket.natural_gradient.gram import cost_of
 from ferroket.natural_gradient.log_derivatives import (
     MEMORY,
@@ -25,6 +23,7 @@ from ferroket.natural_gradient.log_derivatives import (
 from ferroket.natural_gradient.ntk import bytes_of_rows
 from ferroket.natural_gradient.solve import in_words, takes_complex
 from ferroket.natural_gradient.structure import Network, Product, read
+from ferroket.natural_gradient.verification import unsupported_reason
 
 
 @dataclass(frozen=True)
@@ -96,18 +95,12 @@ def explain(driver: Any) -> Explanation:
         )
     if not (patching.is_enabled() or patching.is_ours(driver)):
         return Explanation("NetKet", reasons=["the driver is NetKet's: call fk.enable(), or take the one of fk.driver"])
-    if is_out_of_reach():
-        reason = f"JAX {jax.__version__} can't share our update among devices: install JAX 0.8 or newer"
-        return Explanation("NetKet", reasons=[reason])
     state: VariationalState = driver.state
     is_sum = isinstance(state, FullSumState)
     samples = state.hilbert.random_state(jax.random.key(0), 3)
     network_args = (log_psi_of(state), state.parameters, state.model_state)
-    if examine(*network_args, samples).mixes_samples:
-        reason = (
-            "the network mixes samples: its value for one depends on the others, and only NetKet's update takes that"
-        )
-        return Explanation("NetKet", reasons=[reason])
+    if (unsupported := unsupported_reason(*network_args, samples)) is not None:
+        return Explanation("NetKet", reasons=[unsupported])
     n_samples = state.hilbert.n_states if is_sum else state.n_samples
     in_chunks = driver.use_ntk and driver.on_the_fly and driver.chunk_size_bwd is not None
     all_samples = jax.ShapeDtypeStruct((n_samples, samples.shape[1]), samples.dtype)

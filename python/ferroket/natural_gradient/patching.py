@@ -8,12 +8,11 @@ from typing import Any, TypeVar
 import jax
 
 from ferroket._compat.netket import JACOBIAN, PRODUCTS, STEP_METHOD, UPDATES, Replaceable
-from ferroket._compat.sharding import is_out_of_reach
 from ferroket.natural_gradient import jacobian as jacobians
 from ferroket.natural_gradient import ntk
-from ferroket.natural_gradient.examination import examine
 from ferroket.natural_gradient.ntk import bytes_of_rows
 from ferroket.natural_gradient.qgt import mat_vec
+from ferroket.natural_gradient.verification import unsupported_reason
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, update_by_qgt
 
 _REPLACED: dict[str, Replaceable] = {**UPDATES, **PRODUCTS, JACOBIAN.name: JACOBIAN}
@@ -87,8 +86,8 @@ def enabled() -> Iterator[None]:
 
 
 def _is_ours(log_psi: Any, parameters: Any, state: Any, samples: Any) -> bool:
-    """Whether a network treats each sample on its own, and our JAX can share it among the devices."""
-    return not is_out_of_reach() and not examine(log_psi, parameters, state, samples).mixes_samples
+    """Whether a network treats each sample on its own, and is taken apart rightly."""
+    return unsupported_reason(log_psi, parameters, state, samples) is None
 
 
 def _update(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,15 +128,16 @@ def _jacobian(
     apply_fun: Any,
     params: Any,
     samples: Any,
-    state: Any = None,
+    model_state: Any = None,
     *,
     _axis_0_is_sharded: Any = None,
     **settings: Any,
 ) -> Any:
-    if _axis_0_is_sharded is False or is_out_of_reach():  # asked for by one device alone
+    # If it isn't sharded it is asked for by one device alone.
+    if _axis_0_is_sharded is False or samples.ndim != 2 or not _is_ours(apply_fun, params, model_state or {}, samples):  # noqa: PLR2004
         settings["_axis_0_is_sharded"] = _axis_0_is_sharded
-        return _NETKETS["jacobian"](apply_fun, params, samples, state, **settings)
-    return jacobians.jacobian(apply_fun, params, samples, state, **settings)
+        return _NETKETS["jacobian"](apply_fun, params, samples, model_state, **settings)
+    return jacobians.jacobian(apply_fun, params, samples, model_state, **settings)
 
 
 _OURS: dict[str, Callable[..., Any]] = {

@@ -14,10 +14,10 @@ from netket.vqs import FullSumState
 
 from ferroket._compat.netket import log_psi_of
 from ferroket._compat.sharding import is_out_of_reach, on_each_device
-from ferroket.natural_gradient.examination import examine
 from ferroket.natural_gradient.jacobian import written
 from ferroket.natural_gradient.log_derivatives import LogDerivatives
 from ferroket.natural_gradient.ntk import adjoint_dot, dot, log_derivatives_of
+from ferroket.natural_gradient.verification import unsupported_reason
 
 
 @struct.dataclass
@@ -174,11 +174,9 @@ def quantum_geometric_tensor(
         samples = vstate.samples
     samples = jax.jit(lambda x: x.reshape(-1, x.shape[-1]))(samples)
     chunk_size = getattr(vstate, "chunk_size", None) if chunk_size is None else chunk_size
-    if examine(log_psi_of(vstate), vstate.parameters, vstate.model_state, samples).mixes_samples:
-        raise ValueError(
-            "the network mixes samples: its value for one depends on the others, and has no log-derivatives of one "
-            "sample: take nk.optimizer.qgt.QGTOnTheFly"
-        )
+    reason = unsupported_reason(log_psi_of(vstate), vstate.parameters, vstate.model_state, samples)
+    if reason is not None:
+        raise ValueError(f"{reason}: take nk.optimizer.qgt.QGTOnTheFly")
     rows = _rows(log_psi_of(vstate), vstate.parameters, vstate.model_state, samples, chunk_size, holomorphic is False)
     if holomorphic and not rows.is_holomorphic:
         raise ValueError(

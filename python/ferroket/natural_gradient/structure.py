@@ -233,7 +233,9 @@ def evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], taps: Tap
         if any(isinstance(value, View) for value in inputs):
             place = next((products[v] for v in eqn.invars if not isinstance(v, Literal) and v in products), None)
             if eqn.primitive.name == "add" and place is not None and taps.add_bias(place, inputs):
-                results: Sequence[Any] = [sum(v.value if isinstance(v, View) else v for v in inputs)]
+                # Its derivatives are those of the product's tap, and it may be used elsewhere, too.
+                fixed = (jax.lax.stop_gradient(v.value) if isinstance(v, View) else v for v in inputs)
+                results: Sequence[Any] = [sum(fixed)]
             else:
                 n_before = len(taps.products)
                 results = _with_parameters(eqn, inputs, taps)

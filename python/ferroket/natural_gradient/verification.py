@@ -1,0 +1,90 @@
+"""Whether the log-derivatives that a network's structure gives are those of the network, compared by value."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ferroket._compat.sharding import is_out_of_reach
+from ferroket.ansatz.verification import SPREADS, TRACED, are_traced, near, remembered
+from ferroket.natural_gradient.examination import examine, some_samples
+from ferroket.natural_gradient.log_derivatives import components, log_derivatives
+from ferroket.natural_gradient.structure import read
+
+
+def unsupported_reason(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: jax.Array) -> str | None:
+    """Why only NetKet differentiates a network, as the end of a sentence; None if ours gives the same.
+
+    What is found is compared with JAX's derivatives along a random direction of log-amplitudes, once for each network:
+    at random parameters near its own. Where the values that this takes are traced, and it wasn't compared before, it
+    isn't taken apart.
+
+    Args:
+        log_psi: ``log_psi({"params": parameters, **state}, x)`` for ``x (Ns, N)`` gives ``(Ns,)``.
+        parameters: A pytree.
+        state: Other collections of variables.
+        samples: ``(Ns, N)``.
+
+    Raises:
+        ValueError: There are no parameters.
+    """
+    if is_out_of_reach():
+        return f"JAX {jax.__version__} can't share our update among devices: install JAX 0.8 or newer"
+    if examine(log_psi, parameters, state, samples).mixes_samples:
+        return "the network mixes samples: its value for one depends on the others, and only NetKet's update takes that"
+    subject = log_psi, samples.shape[1:], str(samples.dtype)
+    found: str | None = remembered(
+        "log-derivatives",
+        subject,
+        {"params": parameters, **state},
+        lambda: _compared(log_psi, parameters, state, samples),
+    )
+    return found
+
+
+def _compared(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: jax.Array) -> str | None:
+    network = read(log_psi, parameters, state, samples[0])
+    mode = "complex" if jnp.issubdtype(network.dtype, jnp.complexfloating) else "real"
+    n_components, is_holomorphic = components(network, mode)
+
+    def ours(parameters: Any, x: jax.Array, weights: jax.Array) -> list[jax.Array]:
+        rows = log_derivatives(network, mode, None, jax.tree.leaves(parameters), state, x)
+        if is_holomorphic:
+            return rows.adjoint_dot(jax.lax.complex(*weights.T)[:, None])
+        return rows.adjoint_dot(weights[:, :n_components])
+
+    def jaxs(parameters: Any, x: jax.Array, weights: jax.Array) -> list[jax.Array]:
+        def along(parameters: Any) -> jax.Array:
+            log_psi_x = log_psi({"params": parameters, **state}, x)
+            return (weights[:, 0] * log_psi_x.real).sum() + (weights[:, 1] * log_psi_x.imag).sum()
+
+        return [jnp.conj(leaf) for leaf in jax.tree.leaves(jax.grad(along)(parameters))]
+
+    def compare(spread: jax.Array, key: jax.Array, parameters: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        of_parameters, of_weights = jax.random.split(key)
+        moved = near(parameters, spread, of_parameters)
+        weights = jax.random.normal(of_weights, (len(x), 2), jnp.finfo(network.dtype).dtype)
+        pairs = list(zip(ours(moved, x, weights), jaxs(moved, x, weights), strict=True))
+        is_number = [jnp.isfinite(expected) for _, expected in pairs]
+        size = jnp.stack(
+            [jnp.where(is_n, jnp.abs(b), 0).max(initial=0) for is_n, (_, b) in zip(is_number, pairs, strict=True)]
+        )
+        tolerance = 10 * max(jnp.finfo(leaf.dtype).eps for leaf in jax.tree.leaves(parameters)) ** 0.5 * size.max()
+        is_same = [(jnp.abs(a - b) <= tolerance) | ~is_n for is_n, (a, b) in zip(is_number, pairs, strict=True)]
+        return jnp.stack([leaf.all() for leaf in is_same]).all(), jnp.stack([leaf.all() for leaf in is_number]).all()
+
+    if are_traced(parameters, state, samples):
+        return TRACED
+    x, _ = some_samples(samples)
+    try:
+        compiled = jax.jit(compare).lower(jnp.float32(0), jax.random.key(0), parameters, x).compile()
+    except (NotImplementedError, ValueError) as error:
+        return f"JAX can't evaluate the network for many samples at once: {str(error).splitlines()[0]}"
+    is_sure = False
+    for place, spread in enumerate(SPREADS[1:]):
+        is_same, has_numbers = compiled(jnp.float32(spread), jax.random.key(place), parameters, x)
+        if not bool(is_same):
+            return "what is found of the network gives other derivatives than JAX does"
+        is_sure |= bool(has_numbers)
+    return None if is_sure else "the network's derivatives aren't finite, and nothing can be compared with them"
