@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import assume, event, given, reject
+from hypothesis import Phase, assume, event, given, reject, settings
 from hypothesis import strategies as st
 
 from checked_networks import SETTINGS, Setting, UnsuitableNetworkError, check_network, random_variables
 from generated_networks import networks
 from generated_operators import checks
+from mpi import FULL
 
 pytestmark = [
     pytest.mark.usefixtures("quick_compilation"),
@@ -22,6 +23,8 @@ pytestmark = [
 
 NETWORKS = 40
 """For each space; a tenth of them in `make test`."""
+PHASES = [phase for phase in Phase if FULL or phase is not Phase.shrink]
+"""To find a smaller network takes minutes, so it is done when all tests are asked for."""
 
 
 def is_evaluated(setting: Setting, model: nn.Module) -> bool:
@@ -42,7 +45,7 @@ def is_evaluated(setting: Setting, model: nn.Module) -> bool:
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-@checks(NETWORKS)
+@settings(checks(NETWORKS), phases=PHASES)
 @given(data=st.data())
 def test_networks(name: str, data: Any) -> None:
     setting = SETTINGS[name]
