@@ -9,7 +9,7 @@ import netket as nk
 import numpy as np
 import pytest
 
-from ferroket.ansatz import first_layer
+from ferroket.ansatz import first_layer, layers
 from ferroket.bench import models
 from frameworks import FRAMEWORKS
 from variational_states import random_like
@@ -136,3 +136,105 @@ def test_networks_without_one() -> None:
 
     for function in (loop, products, wide):
         assert first_layer.read(function, {}, configurations(1)[0]) is None
+
+
+def is_separable(log_psi: Any, variables: Any, x: np.ndarray) -> bool:
+    """Whether what is found of a network is a first layer; True where nothing is found."""
+    found = first_layer.read(log_psi, variables, x[0])
+    if found is None:
+        return True
+    sums = jax.vmap(found.sums, (None, 0))
+    of_each = []
+    for sites in ([], [3], [4], [3, 4]):
+        of_each.append(sums(variables, x * np.where(np.isin(np.arange(N), sites), -1, 1).astype(x.dtype)))
+    rest = jax.vmap(found.rest, (None, 0, 0))(variables, x, of_each[0])
+    is_network = np.allclose(rest, log_psi(variables, x), rtol=1e-12, atol=1e-12)
+    return is_network and np.allclose(of_each[3] + of_each[0], of_each[1] + of_each[2], rtol=1e-12, atol=1e-12)
+
+
+def _shifted(x: jax.Array, by: int, length: int) -> jax.Array:
+    """σ behind some zeros, and others behind it."""
+    ends = [jnp.zeros((len(x), zeros), x.dtype) for zeros in (by, length - by)]
+    return jnp.concatenate([ends[0], x, ends[1]], axis=-1)
+
+
+ORDERS = {
+    "beside zeros": (lambda x: _shifted(x, 1, 3), lambda x: _shifted(x, 2, 3)),
+    "padded": (lambda x: jnp.pad(x, ((0, 0), (1, 3))), lambda x: jnp.pad(x, ((0, 0), (2, 2)))),
+    "interior padding": tuple(
+        lambda x, low=low: jax.lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), (low, -1 - low, 1)]) for low in (0, -1)
+    ),
+    "rolled": (lambda x: jnp.roll(x, 1, axis=-1), lambda x: jnp.roll(x, 2, axis=-1)),
+    "sliced": (lambda x: x[:, 1:], lambda x: x[:, :-1]),
+    "reversed": (lambda x: x[:, ::-1], lambda x: x),
+    "in steps": (lambda x: x[:, ::2], lambda x: x[:, 1::2]),
+    "gathered": (lambda x: x[:, np.arange(N) // 2], lambda x: x[:, np.arange(N) // 2 + 1]),
+    "closed over": (lambda x: x[:, jnp.arange(N)], lambda x: x[:, jnp.roll(jnp.arange(N), 1)]),
+    "turned": (lambda x: jnp.rot90(x.reshape(-1, 4, 4), 1, (1, 2)), lambda x: x.reshape(-1, 4, 4)),
+    "at places of σ": (lambda x: jnp.take_along_axis(x, (x > 0) * 3 + 1, axis=-1), lambda x: x),
+    "sorted": (lambda x: jnp.sort(x, axis=-1), lambda x: x),
+}
+"""Two orders of the sites each, and of numbers beside them."""
+
+
+@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize("combine", [jnp.multiply, jnp.equal, jnp.maximum], ids=["product", "equal", "maximum"])
+def test_functions_of_two_sites_are_none_of_one(name: str, combine: Any) -> None:
+    """Whatever moves the sites: f(σ_i, σ_j) is no sum over the sites."""
+    one, other = ORDERS[name]
+
+    def log_psi(variables: Any, x: jax.Array) -> jax.Array:
+        y = combine(one(x), other(x)).astype(float).reshape(len(x), -1)
+        return jnp.tanh(y @ variables[: y.shape[1]]).sum(axis=-1)
+
+    variables = jnp.asarray(np.random.default_rng(1).normal(size=(2 * N, 3)))
+    assert is_separable(log_psi, variables, configurations(9))
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16])
+def test_sums_of_few_bits_are_not_updated(dtype: Any) -> None:
+    """Also not where longer numbers are made of them."""
+
+    def log_psi(variables: Any, x: jax.Array) -> jax.Array:
+        y = (x.astype(dtype) @ variables.astype(dtype)).astype(np.float32)
+        return jnp.tanh(y).sum(axis=-1)
+
+    variables = jnp.asarray(np.random.default_rng(1).normal(size=(N, 3)), np.float32)
+    found = first_layer.read(log_psi, variables, configurations(1)[0])
+    assert found is None or is_separable(log_psi, variables, configurations(9))
+
+
+def _in_a_row(step: Any, times: int, x: jax.Array) -> jax.Array:
+    for _ in range(times):
+        x = step(x)
+    return x
+
+
+ROWS = {
+    "rolls": lambda x: _in_a_row(lambda x: jnp.roll(x, 1, axis=-1), 12, x),
+    "rot90s": lambda x: _in_a_row(lambda x: jnp.rot90(x, 1, (1, 2)), 10, x.reshape(-1, 4, 4)).reshape(-1, N),
+    "squares": lambda x: _in_a_row(lambda y: y * y * 0.5, 16, jnp.tanh(x)),
+    "steps of Newton": lambda x: _in_a_row(lambda y: y - (y * y - 2) / (2 * y + 0.1), 10, 2 + jnp.tanh(x)),
+}
+"""Operations whose words would grow as 2^k."""
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("name", "is_behind"),
+    [*((name, False) for name in ROWS), *((name, True) for name in ROWS if name != "rot90s")],
+)
+def test_many_operations_in_a_row(name: str, is_behind: bool) -> None:
+    """Are read in no time, be they of the sites or of the sums."""
+
+    def log_psi(variables: Any, x: jax.Array) -> jax.Array:
+        y = x.astype(float)
+        y = ROWS[name](y @ variables) if is_behind else jnp.tanh(ROWS[name](y) @ variables)
+        return y.sum(axis=-1)
+
+    variables = jnp.asarray(np.random.default_rng(1).normal(size=(N, N)))
+    x = configurations(9).astype(float)
+    found = first_layer.read(log_psi, variables, x[0])
+    assert found is not None
+    assert is_separable(log_psi, variables, x)
+    layers.read(found, variables, x[0])

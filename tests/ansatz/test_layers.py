@@ -158,3 +158,27 @@ def test_parameters_are_no_constants() -> None:
     assert found is not None
     for tables in (found.tables(variables), jax.jit(found.tables)(variables)):
         assert [table.shape for table in tables] == [(7, 5), (5,), (5, 1), (1,)]
+
+
+class Sets(nn.Module):
+    """The same layers on each site."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = x[..., None].astype(float)
+        for _ in range(2):
+            y = nn.gelu(nn.Dense(32, param_dtype=float)(y))
+        return nn.Dense(1, param_dtype=float)(nn.gelu(nn.Dense(16, param_dtype=float)(y.sum(axis=-2))))[..., 0]
+
+
+def test_layers_of_each_site_become_no_matrices_of_all_sites() -> None:
+    """Those would be N² times as many numbers as there are parameters, in each call."""
+    x = np.ones((1, 32))
+    shapes = jax.eval_shape(Sets().init, jax.random.key(0), x)
+    first = first_layer.read(Sets().apply, shapes, x[0])
+    if first is None:
+        return
+    found = layers.read(first, shapes, x[0])
+    tables = [] if found is None else jax.eval_shape(found.tables, shapes)
+    n_parameters = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    assert sum(table.size for table in tables) <= 16 * n_parameters

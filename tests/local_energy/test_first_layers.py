@@ -133,6 +133,27 @@ def test_what_takes_longer_to_update_is_computed() -> None:
     assert "connected_sums" not in str(jaxpr)
 
 
+class Half(nn.Module):
+    """A first layer of numbers of 16 bits, whose sums longer ones are made of."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        wide = nn.initializers.normal(0.5)
+        y = nn.Dense(24, dtype=jnp.bfloat16, param_dtype=np.float32, kernel_init=wide)(x)
+        return nn.Dense(1, dtype=np.float32, param_dtype=np.float32)(nn.gelu(y.astype(np.float32)))[..., 0]
+
+
+def test_sums_of_16_bits_are_those_of_the_network() -> None:
+    """Updated ones would be those of rounded differences."""
+    hilbert = nk.hilbert.Spin(0.5, 60)
+    operator = fk.operator.Ising(hilbert, nk.graph.Chain(60), h=1.0)
+    x = hilbert.random_state(jax.random.key(3), 200)
+    variables = Half().init(jax.random.key(0), x[:1])
+    found = jax.jit(partial(local_values, Half().apply))(variables, x, operator)
+    expected = jax.jit(local_value_kernel_jax, static_argnums=0)(Half().apply, variables, x, operator)
+    np.testing.assert_allclose(found, expected, atol=1e-3 * float(np.abs(expected).max()))
+
+
 def test_gradients_are_those_of_the_network() -> None:
     model, operator = models.MLP((6, 5)), fk.operator.Heisenberg(SPINS, LATTICE)
     x = SPINS.random_state(jax.random.key(1), 12)

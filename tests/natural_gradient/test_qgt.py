@@ -328,6 +328,18 @@ def all_jacobians(function: Any, mode: str, log_psi: Any, parameters: Any, sampl
     ]
 
 
+def test_jacobians_with_the_state_by_name() -> None:
+    """As NetKet's own ``is_probably_holomorphic`` gives it."""
+    state = state_of("holomorphic")
+    jacobian = partial(nk.jax.jacobian, state._apply_fun, state.parameters, state.samples.reshape(-1, SPINS.size))
+    expected = jacobian(state.model_state, mode="holomorphic", dense=True)
+    fk.enable()
+    jacobian = partial(nk.jax.jacobian, *jacobian.args)
+    close(jacobian(model_state=state.model_state, mode="holomorphic", dense=True), expected, 1e-12)
+    arguments = state._apply_fun, state.parameters, state.samples, state.model_state
+    assert nk.utils.is_probably_holomorphic(*arguments)
+
+
 def test_what_jacobians_refuse() -> None:
     state = state_of("holomorphic")
     fk.natural_gradient.enable()

@@ -6,6 +6,7 @@ configuration's probability.
 
 from typing import Any
 
+import flax.linen as nn
 import jax.numpy as jnp
 import netket as nk
 import numpy as np
@@ -17,7 +18,7 @@ from comparing import LEAST, p_value
 from ferroket.sampler import chains
 from frameworks import FRAMEWORKS
 from mpi import FULL
-from transitions import CASES, WITH_MORE_STATES, Case, numbers_of, run
+from transitions import CASES, WITH_MORE_STATES, Case, changes_of_one_site, numbers_of, run
 from variational_states import MODELS, SPINS
 
 pytestmark = pytest.mark.filterwarnings("ignore:(?s).*Defaulting to a slow:UserWarning")
@@ -116,6 +117,23 @@ def test_networks_of_every_framework(make: Any) -> None:
     counts = np.bincount(SPINS.states_to_numbers(state.samples.reshape(-1, 6)), minlength=len(states))
     weights = np.exp(2 * np.asarray(state.log_value(states)))
     assert p_value(counts, weights / weights.sum() * counts.sum()) > LEAST
+
+
+@pytest.mark.parametrize("s", [31.5, 40, 63.5, 100])
+def test_large_spins(s: float) -> None:
+    """Whose local states, or the differences of them, are no int8."""
+
+    class Bell(nn.Module):
+        @nn.compact
+        def __call__(self, x: Any) -> Any:
+            y = x.astype(float) / s
+            return -2 * (y**2).sum(axis=-1) + 0.1 * jnp.tanh(nn.Dense(3, param_dtype=float)(y)).sum(axis=-1)
+
+    hilbert = nk.hilbert.Spin(s, 1)
+    case = Case(
+        hilbert, lambda library, **o: library.MetropolisLocal(hilbert, **o), changes_of_one_site(*hilbert.shape)
+    )
+    check_distribution(case, Bell())
 
 
 CASES_AND_MODELS = [
