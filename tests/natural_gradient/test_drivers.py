@@ -15,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 
 import ferroket as fk
 from ferroket._compat import netket as compat
-from ferroket.natural_gradient import ntk, patching
+from ferroket.natural_gradient import memory, patching
 from variational_states import CHAIN, SPINS, make_state, random_like
 
 thorough = pytest.mark.thorough
@@ -252,16 +252,18 @@ def test_networks_that_mix_samples(case: str) -> None:
     np.testing.assert_allclose(run(driver), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_rows_that_are_larger_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_derivatives_that_are_larger_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the fly and in chunks NetKet's update needs no memory for them, so it is taken; and only then."""
     model = nk.models.RBMSymm(symmetries=CHAIN.translation_group(), alpha=2, param_dtype=complex)
     settings = {"name": model, "use_ntk": True, "chunk_size_bwd": 8}
     expected = run(vmc(**settings))
     fk.natural_gradient.enable()
-    assert fk.explain(vmc(**settings)).path == "factors"
-    monkeypatch.setattr(ntk, "ROWS", 24 * 16 * (2 * 6 + 2 + 1) - 1)  # the kernel's and the biases'
+    explained = fk.explain(vmc(**settings))
+    rows = 2 * 6 + 2 + 1  # of the kernel and the biases
+    assert (explained.path, explained.memory) == ("factors", 24 * 16 * rows)
+    monkeypatch.setattr(memory, "UPDATE_IN_CHUNKS", explained.memory - 1)
     driver = vmc(**settings)
-    assert "take 5.36e-06 GiB, more than 5.36e-06 GiB, and chunks of 8 samples" in str(fk.explain(driver))
+    assert "take 5.36e-06 GiB, more than 5.36e-06 GiB" in str(fk.explain(driver))
     with monkeypatch.context() as changed:
         changed.setitem(patching._NETKETS, "srt_onthefly", lambda *args, **settings: 1 / 0)
         with pytest.raises(ZeroDivisionError):

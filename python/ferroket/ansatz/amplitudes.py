@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import netket as nk
 import numpy as np
 
-from ferroket.ffi import Attribute
+from ferroket.ffi import Attribute, log_determinants
 
 if TYPE_CHECKING:
     from ferroket.operator.compiled import LocalStates
 
+DTYPES = tuple(np.dtype(dtype) for dtype in (np.float32, np.float64, np.complex64, np.complex128))
+"""The dtypes that parameters may have."""
 _MULTIPLE = 16
 """The kernels take rows whose length is a multiple of this."""
 
@@ -37,6 +40,10 @@ class Amplitudes(ABC):
     def attributes(self) -> dict[str, Attribute]:
         """The static attributes that the kernels take."""
         return {}
+
+    @abstractmethod
+    def log_psi(self, n: jax.Array) -> jax.Array:
+        """Ln ψ up to a constant, ``(b,)`` for n of shape ``(b, N)``: what the kernels compute, in JAX."""
 
     @abstractmethod
     def log_modulus(self) -> "Amplitudes":
@@ -67,6 +74,10 @@ class RBMAmplitudes(Amplitudes):
         """See :class:`Amplitudes`."""
         return {"pairs": False}
 
+    def log_psi(self, n: jax.Array) -> jax.Array:
+        """See :class:`Amplitudes`."""
+        return n @ self.bias + nk.nn.activation.log_cosh(self.theta + n @ self.delta).sum(axis=-1)
+
     def log_modulus(self) -> Amplitudes:
         """Itself: for complex θ, the modulus of cosh θ depends on both parts of θ."""
         return self
@@ -95,6 +106,10 @@ class ModulusAndPhase(Amplitudes):
         """See :class:`Amplitudes`."""
         return {"pairs": True}
 
+    def log_psi(self, n: jax.Array) -> jax.Array:
+        """See :class:`Amplitudes`."""
+        return self.modulus.log_psi(n) + 1j * self.phase.log_psi(n)
+
     def log_modulus(self) -> Amplitudes:
         """See :class:`Amplitudes`."""
         return self.modulus
@@ -117,6 +132,10 @@ class JastrowAmplitudes(Amplitudes):
     def arrays(self) -> list[jax.Array]:
         """See :class:`Amplitudes`."""
         return _planes(_padded(self.linear), _padded(self.pairs))
+
+    def log_psi(self, n: jax.Array) -> jax.Array:
+        """See :class:`Amplitudes`."""
+        return n @ self.linear + ((n @ self.pairs) * n).sum(axis=-1) / 2
 
     def log_modulus(self) -> Amplitudes:
         """See :class:`Amplitudes`."""
@@ -142,6 +161,11 @@ class SlaterAmplitudes(Amplitudes):
     def attributes(self) -> dict[str, Attribute]:
         """See :class:`Amplitudes`."""
         return {"fermions": tuple(sector.shape[-1] for sector in self.orbitals)}
+
+    def log_psi(self, n: jax.Array) -> jax.Array:
+        """See :class:`Amplitudes`."""
+        of_each = [log_determinants(n > 0, orbitals) for orbitals in zip(*self.orbitals, strict=True)]
+        return jax.nn.logsumexp(jnp.stack(of_each), axis=0)
 
     def log_modulus(self) -> Amplitudes:
         """Itself: the modulus of a determinant depends on the phases of the orbitals."""
@@ -178,6 +202,10 @@ class ProductAmplitudes(Amplitudes):
             for name, value in factor.attributes().items()
         }
         return {"factors": " ".join(factor.kernel for factor in self._flat), **of_factors}
+
+    def log_psi(self, n: jax.Array) -> jax.Array:
+        """See :class:`Amplitudes`."""
+        return sum((factor.log_psi(n) for factor in self._flat), jnp.zeros(len(n)))
 
     def log_modulus(self) -> Amplitudes:
         """See :class:`Amplitudes`."""

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import netket as nk
 from jax.extend.core import Jaxpr, Literal
 
+from ferroket.ansatz.amplitudes import DTYPES
 from ferroket.ansatz.equations import CALLS, called
-from ferroket.ansatz.registry import DTYPES
 from ferroket.ffi import determinant_ratios, log_determinants
 
 LogPsi = Callable[[Any, jax.Array], jax.Array]

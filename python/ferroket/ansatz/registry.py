@@ -5,13 +5,13 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from ferroket.ansatz.amplitudes import Amplitudes
+from ferroket.ansatz.amplitudes import DTYPES, Amplitudes, first_and_step
+from ferroket.ansatz.determinants import with_primitives
+from ferroket.ansatz.verification import TRACED, Subject, are_traced, differ, remembered
 from ferroket.ansatz.why_not import without_mark
-
-DTYPES = tuple(np.dtype(dtype) for dtype in (np.float32, np.float64, np.complex64, np.complex128))
-"""The dtypes that parameters may have."""
 
 
 class Ansatz(ABC):
@@ -68,7 +68,36 @@ def find(model: Any, variables: Any, hilbert: Any) -> tuple[Ansatz | None, list[
         reason = ansatz.why_not_on(model, hilbert)
         reasons = [reason] if reason else _of_parameters(model, variables, hilbert.size)
     reasons += _of_variables(variables)
+    if ansatz is not None and not reasons and (reason := _differs(ansatz, model, variables, hilbert)) is not None:
+        reasons = [reason]
     return (None, reasons) if reasons else (ansatz, [])
+
+
+def _differs(ansatz: Ansatz, model: Any, variables: Any, hilbert: Any) -> str | None:
+    """Why amplitudes aren't those of a model, compared by value once, as the end of a sentence; None if they are."""
+    subject = Subject((model, ansatz), model.apply, hilbert, np.dtype(float))
+
+    def answer() -> str | None:
+        from ferroket.operator.compiled import local_states  # loads what asks for this package
+
+        sites = local_states(hilbert)
+        if set(sites.sizes) != {2}:
+            return None  # no kernel takes them
+
+        def of_ansatz(variables: Any, x: jax.Array) -> jax.Array:
+            first, step = first_and_step(sites, jnp.result_type(float, *jax.tree.leaves(variables)))
+            log_psi = ansatz.amplitudes(model, variables, first, step).log_psi((x - first) / step)
+            return log_psi - log_psi[0]
+
+        def of_model(variables: Any, x: jax.Array) -> jax.Array:
+            log_psi = with_primitives(model.apply)(variables, x)
+            return log_psi - log_psi[0]
+
+        return TRACED if are_traced(variables) else differ(of_ansatz, of_model, variables, subject.configurations())
+
+    found = remembered("amplitudes", subject, variables, answer)
+    # Then what tells is the exact class of the model, and the shapes of its parameters.
+    return None if found is TRACED else f"its amplitudes aren't those of {ansatz.name}: {found}" if found else None
 
 
 def of_model(model: Any) -> tuple[Ansatz | None, list[str]]:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from netket.vqs import FullSumState, VariationalState
 
 from ferroket._compat.netket import is_sr_driver, log_psi_of, solver_of
-from ferroket.natural_gradient import ntk, patching
+from ferroket.natural_gradient import memory, patching
 from ferroket.natural_gradient.gram import cost_of
 from ferroket.natural_gradient.log_derivatives import (
     MEMORY,
@@ -20,7 +20,7 @@ from ferroket.natural_gradient.log_derivatives import (
     joins_its_bias,
     uses_of,
 )
-from ferroket.natural_gradient.ntk import bytes_of_rows
+from ferroket.natural_gradient.memory import bytes_of_log_derivatives, excess_of
 from ferroket.natural_gradient.solve import in_words, takes_complex
 from ferroket.natural_gradient.structure import Network, Product, read
 from ferroket.natural_gradient.verification import unsupported_reason
@@ -64,6 +64,8 @@ class Explanation:
     """How many samples are differentiated at once, on each device."""
     reasons: list[str] = field(default_factory=list)
     """Why not a faster one."""
+    memory: int | None = None
+    """How many bytes the factors and rows of each device's samples take."""
 
     def __str__(self) -> str:
         if self.path == "NetKet":
@@ -74,6 +76,8 @@ class Explanation:
             lines += [f"  {layer}" for layer in self.layers]
             lines.append(f"solver: {self.solver}")
             lines.append(f"samples differentiated at once: {self.chunk_size}")
+            if self.memory is not None:
+                lines.append(f"memory of factors and rows on each device: {self.memory / 2**20:.3g} MiB")
         return "\n".join(lines + [f"not faster, because {reason}" for reason in self.reasons])
 
 
@@ -102,14 +106,12 @@ def explain(driver: Any) -> Explanation:
     if (unsupported := unsupported_reason(*network_args, samples)) is not None:
         return Explanation("NetKet", reasons=[unsupported])
     n_samples = state.hilbert.n_states if is_sum else state.n_samples
-    in_chunks = driver.use_ntk and driver.on_the_fly and driver.chunk_size_bwd is not None
     all_samples = jax.ShapeDtypeStruct((n_samples, samples.shape[1]), samples.dtype)
-    if in_chunks and (n_bytes := bytes_of_rows(*network_args, all_samples, driver.mode)) > ntk.ROWS:
-        reason = (
-            f"the rows of parameters without factors take {n_bytes / 2**30:.3g} GiB, more than {ntk.ROWS / 2**30:.3g} "
-            f"GiB, and chunks of {driver.chunk_size_bwd} samples are asked for"
-        )
-        return Explanation("NetKet", reasons=[reason])
+    n_bytes = bytes_of_log_derivatives(*network_args, all_samples, driver.mode)
+    is_on_the_fly = driver.use_ntk and driver.on_the_fly
+    limit = memory.UPDATE if driver.chunk_size_bwd is None else memory.UPDATE_IN_CHUNKS
+    if is_on_the_fly and (excess := excess_of(n_bytes, limit)) is not None:
+        return Explanation("NetKet", reasons=[excess])
     reasons = []
     solver = solver_of(driver)
     complex_solver = takes_complex(solver) and driver.proj_reg is None
@@ -140,7 +142,7 @@ def explain(driver: Any) -> Explanation:
             for layer, leaf in zip(layers, network.leaves, strict=True)
         ]
     words = in_words(solver, side)
-    return Explanation("factors", layers, matrix, words, not driver.use_ntk, chunk, reasons)
+    return Explanation("factors", layers, matrix, words, not driver.use_ntk, chunk, reasons, n_bytes)
 
 
 def layers_of(network: Network, n_samples: int, n_components: int) -> list[Layer]:

@@ -1,12 +1,9 @@
 """The neural tangent kernel: the Gram matrix of the log-derivatives of all samples."""
 
-import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from ferroket._compat.sharding import on_each_device
 from ferroket.natural_gradient.gram import gram
@@ -45,37 +42,6 @@ def log_derivatives_of(
         parameters, state, samples
     )
     return made
-
-
-ROWS = 1 << 31
-"""How many bytes the rows of parameters without factors may take where the caller has asked for small chunks."""
-
-
-def bytes_of_rows(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: jax.Array, mode: str) -> int:
-    """What the rows of parameters without factors take, those of all samples together.
-
-    Args:
-        log_psi: As for :func:`log_derivatives_of`, as are the others.
-        parameters: A pytree.
-        state: Other collections of variables.
-        samples: ``(Ns, N)``, or its shape.
-        mode: ``real`` or ``complex``.
-    """
-    sample = jax.ShapeDtypeStruct((1, *samples.shape[1:]), samples.dtype)
-    leaves, treedef = jax.tree.flatten((parameters, state, sample))
-    key = tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
-    return int(samples.shape[0]) * _bytes_of_sample(log_psi, treedef, key, mode)
-
-
-@lru_cache(maxsize=64)
-def _bytes_of_sample(log_psi: Callable[..., Any], treedef: Any, key: tuple[Any, ...], mode: str) -> int:
-    shapes = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct(*leaf) for leaf in key])
-
-    def rows(parameters: Any, state: Any, samples: jax.Array) -> Any:
-        network = read(log_psi, parameters, state, samples[0])
-        return log_derivatives(network, mode, None, jax.tree.leaves(parameters), state, samples).rows
-
-    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(jax.eval_shape(rows, *shapes)))
 
 
 def ntk(rows: LogDerivatives) -> jax.Array:

@@ -9,8 +9,8 @@ import jax
 
 from ferroket._compat.netket import JACOBIAN, PRODUCTS, STEP_METHOD, UPDATES, Replaceable
 from ferroket.natural_gradient import jacobian as jacobians
-from ferroket.natural_gradient import ntk
-from ferroket.natural_gradient.ntk import bytes_of_rows
+from ferroket.natural_gradient import memory
+from ferroket.natural_gradient.memory import bytes_of_log_derivatives
 from ferroket.natural_gradient.qgt import mat_vec
 from ferroket.natural_gradient.verification import unsupported_reason
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, update_by_qgt
@@ -93,16 +93,17 @@ def _is_ours(log_psi: Any, parameters: Any, state: Any, samples: Any) -> bool:
 def _update(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
     """An update of ours for such networks, and NetKet's for others.
 
-    NetKet's update on the fly has no rows in memory, if it is told to work in chunks. So it is left to it where ours
-    would have many.
+    NetKet's update on the fly keeps no derivatives, if it is told to work in chunks. So it is left to it where ours
+    would keep more than :mod:`~ferroket.natural_gradient.memory` allows.
     """
 
     @wraps(ours)
     def update(log_psi: Any, local_energies: Any, parameters: Any, state: Any, samples: Any, **settings: Any) -> Any:
         arguments = log_psi, parameters, state, samples
         is_ours = _is_ours(*arguments)
-        if is_ours and name == "srt_onthefly" and settings.get("chunk_size") is not None:
-            is_ours = bytes_of_rows(*arguments, settings["mode"]) <= ntk.ROWS
+        if is_ours and name == "srt_onthefly":
+            limit = memory.UPDATE if settings.get("chunk_size") is None else memory.UPDATE_IN_CHUNKS
+            is_ours = bytes_of_log_derivatives(*arguments, settings["mode"]) <= limit
         function = ours if is_ours else _NETKETS[name]
         return function(log_psi, local_energies, parameters, state, samples, **settings)
 
@@ -117,7 +118,12 @@ def _products(name: str) -> Callable[..., Any]:
     def factory(forward_fn: Any, params: Any, model_state: Any, samples: Any, *more: Any, **settings: Any) -> Any:
         arguments = forward_fn, params, model_state, samples
         is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments[1:]))
-        function = mat_vec if not is_traced and _is_ours(*arguments) else netkets
+        is_ours = not is_traced and _is_ours(*arguments)
+        if is_ours:
+            is_in_chunks = name == "mat_vec_chunked_factory"
+            limit = memory.PRODUCTS_IN_CHUNKS if is_in_chunks else memory.UPDATE
+            is_ours = bytes_of_log_derivatives(*arguments, "complex") <= limit
+        function = mat_vec if is_ours else netkets
         return function(*arguments, *more, **settings)
 
     return factory

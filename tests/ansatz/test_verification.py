@@ -1,0 +1,107 @@
+"""What is found in a network is compared with it by value: what is wrong is not used, and the reason is told."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import netket as nk
+import numpy as np
+import pytest
+
+import ferroket as fk
+from ferroket.ansatz import first_layer
+from ferroket.ansatz.first_layer import FirstLayer
+from ferroket.bench import models
+from ferroket.natural_gradient import verification as of_derivatives
+
+SPINS = nk.hilbert.Spin(0.5, 6)
+ISING = fk.operator.Ising(SPINS, nk.graph.Chain(6), h=1.0)
+WRONG = "what is found of it gives other values than the network itself"
+
+
+def state_of(model: Any) -> nk.vqs.MCState:
+    return nk.vqs.MCState(fk.sampler.MetropolisLocal(SPINS, n_chains=16), model, n_samples=32, seed=1, sampler_seed=2)
+
+
+class Field(nn.Module):
+    """ln ψ = g Σ_i w_i σ_i, with a gate g that is closed at first."""
+
+    number: int = 0
+    """Tells networks apart of which the same is known."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return (
+            self.gate
+            * self.param("g", nn.initializers.zeros, (), float)
+            * (x @ self.param("w", nn.initializers.ones, (6,), float))
+        )
+
+
+class FieldAnsatz(fk.ansatz.Ansatz):
+    """That of a field, if `scale` is 1."""
+
+    name = "field"
+    scale = 1.0
+
+    def why_not(self, model: Any) -> str | None:
+        return None if type(model) is Field else "it is no field"
+
+    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> fk.ansatz.JastrowAmplitudes:
+        params = variables["params"]
+        return fk.ansatz.JastrowAmplitudes(self.scale * params["g"] * step * params["w"], jnp.zeros((6, 6)))
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_an_ansatz_of_a_users_own(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fk.ansatz.registry, "REGISTERED", [])
+    monkeypatch.setattr(FieldAnsatz, "scale", scale)
+    fk.ansatz.register(FieldAnsatz())
+    state = state_of(Field(int(scale)))
+    is_right = scale == 1
+    for explained in (fk.explain(state), fk.explain(state, ISING)):
+        assert (explained.ansatz == "field") is is_right
+        assert (WRONG in str(explained)) is not is_right
+
+
+def test_a_first_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = first_layer.read
+
+    def wrong(*args: Any) -> FirstLayer | None:
+        found = read(*args)
+        return found and FirstLayer(found.width, found.sums, lambda *args: found.rest(*args) + 0.1 * args[2][0])
+
+    monkeypatch.setattr(first_layer, "read", wrong)
+    state = state_of(models.MLP((4, 3)))
+    expected = nk.vqs.MCState(nk.sampler.MetropolisLocal(SPINS), models.MLP((4, 3)), n_samples=32, seed=1)
+    expected._samples = state.samples
+    for explained in (fk.explain(state), fk.explain(state, ISING)):
+        assert explained.first_layer is None
+        assert WRONG in str(explained)
+    ising = nk.operator.IsingJax(SPINS, nk.graph.Chain(6), h=1.0)
+    np.testing.assert_allclose(state.expect(ISING).mean, expected.expect(ising).mean, rtol=1e-12)
+
+
+def test_log_derivatives(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = of_derivatives.log_derivatives
+    monkeypatch.setattr(of_derivatives, "log_derivatives", lambda *args: jax.tree.map(lambda x: 1.01 * x, made(*args)))
+    driver = fk.driver.VMC_SR(
+        ISING, nk.optimizer.Sgd(0.1), variational_state=state_of(models.MLP((3, 4))), diag_shift=0.01
+    )
+    explained = fk.explain(driver)
+    assert explained.path == "NetKet"
+    assert "other derivatives than JAX does" in str(explained)
+
+
+def test_a_network_whose_numbers_are_never_finite() -> None:
+    """Nothing can be compared, and so nothing is used."""
+
+    class Never(nn.Module):
+        @nn.compact
+        def __call__(self, x: jax.Array) -> jax.Array:
+            return nn.Dense(3, param_dtype=float)(x.astype(float)).sum(axis=-1) * np.nan
+
+    explained = fk.explain(state_of(Never()), ISING)
+    assert explained.first_layer is None
+    assert "nothing can be compared" in str(explained)
