@@ -32,10 +32,8 @@ class Field(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        return (
-            self.gate
-            * self.param("g", nn.initializers.zeros, (), float)
-            * (x @ self.param("w", nn.initializers.ones, (6,), float))
+        return self.param("g", nn.initializers.zeros, (), float) * (
+            x @ self.param("w", nn.initializers.ones, (6,), float)
         )
 
 
