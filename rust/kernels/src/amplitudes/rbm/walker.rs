@@ -48,8 +48,11 @@ macro_rules! with_flips {
                 $body
             }
             ref flips => {
-                let flips: Vec<_> = flips.iter().map(|&flip| Flip::new($simd, machine, flip)).collect();
-                let $flips = &flips[..];
+                let mut all = Vec::with_capacity(flips.len());
+                for &flip in flips {
+                    all.push(Flip::new($simd, machine, flip));
+                }
+                let $flips = &all[..];
                 $body
             }
         }
@@ -75,7 +78,8 @@ struct Flip<'a, T: Real, S: Simd, const P: usize> {
 impl<'a, T: Real, S: Simd, const P: usize> Flip<'a, T, S, P> {
     #[inline(always)]
     fn new<A: Algebra<P>>(simd: S, machine: &'a Rbm<'_, T, A, P>, (site, back): (usize, bool)) -> Self {
-        let [mut cosh, mut sinh] = machine.rows(site).map(vectors::<T, S, P>);
+        let [cosh, sinh] = machine.rows(site);
+        let (mut cosh, mut sinh) = (vectors::<T, S, P>(cosh), vectors::<T, S, P>(sinh));
         // All of the same length, so that the compiler knows that no place is outside.
         let len = cosh[0].len();
         for plane in 0..P {
@@ -151,10 +155,7 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
     /// Makes tanh θ that of the new configuration, B / A, and gives the least |A|².
     #[inline(always)]
     fn go<S: Simd>(&mut self, simd: S, flips: &[Flip<'a, T, S, P>]) -> f64 {
-        let tanh = planes_mut::<T, P>(&mut self.tanh).map(
-            #[inline(always)]
-            |plane| vectors_mut::<T, S>(plane),
-        );
+        let tanh = vectors_mut::<T, S, P>(planes_mut(&mut self.tanh));
         let mut least = T::splat(simd, T::ONE);
         for place in 0..tanh[0].len() {
             let [a, b] = Self::at(simd, at(&tanh, place), flips, place);
@@ -276,9 +277,9 @@ mod tests {
     use crate::amplitudes::testing::{
         RandomRbm, check_odds, compare_steps, flipped, log_cosh_of_complex, log_cosh_of_pair, log_cosh_of_real,
     };
-    use crate::numbers::{Complexes, Pairs, Reals};
+    use crate::numbers::{Complexes, Pairs, Reals, dispatch, each_level};
     use proptest::prelude::*;
-    use pulp::{Arch, WithSimd};
+    use pulp::WithSimd;
     use rand::rngs::StdRng;
     use rand::{RngExt, SeedableRng};
 
@@ -301,7 +302,7 @@ mod tests {
                     let random = RandomRbm::<$T, $P>::new(rng, sites, units, $scale);
                     let machine = Rbm::<$T, $A, $P>::new(random.tables(), sites).expect("tables");
                     let log_psi = |sample: &[LocalIndex]| random.log_psi(sample, $log_cosh);
-                    compare_steps(rng, &start, $tolerance, log_psi, Walker::new(&machine));
+                    compare_steps(rng, &start, $tolerance, log_psi, || Walker::new(&machine));
                 }};
             }
             compare!(f64, Reals, 1, scale, double, log_cosh_of_real);
@@ -347,11 +348,13 @@ mod tests {
         let random = RandomRbm::<f64, 1>::new(rng, 7, 20, 0.3);
         let machine = Rbm::<f64, Reals, 1>::new(random.tables(), 7).expect("tables");
         for (flips, moves) in [(0, 0), (1, 1), (6, 6), (255, 255), (256, 0), (300, 44)] {
-            let start = vec![0, 1, 1, 0, 1, 0, 0];
-            let (walked, fresh, counted) = Arch::new().dispatch(Sequence { machine: &machine, start, flips });
-            assert_eq!(counted, moves, "moves since θ was summed up");
-            for (walked, fresh) in walked.iter().flatten().zip(fresh.iter().flatten()) {
-                assert!((walked - fresh).abs() < 1e-12, "{walked} instead of {fresh} after {flips} flips");
+            for _ in each_level() {
+                let start = vec![0, 1, 1, 0, 1, 0, 0];
+                let (walked, fresh, counted) = dispatch(Sequence { machine: &machine, start, flips });
+                assert_eq!(counted, moves, "moves since θ was summed up");
+                for (walked, fresh) in walked.iter().flatten().zip(fresh.iter().flatten()) {
+                    assert!((walked - fresh).abs() < 1e-12, "{walked} instead of {fresh} after {flips} flips");
+                }
             }
         }
     }
@@ -384,6 +387,8 @@ mod tests {
         let random = RandomRbm::<f64, 1>::new(&mut StdRng::seed_from_u64(4), 5, 9, 0.5);
         let machine = Rbm::<f64, Reals, 1>::new(random.tables(), 5).expect("tables");
         let log_psi = |sample: &[LocalIndex]| random.log_psi(sample, log_cosh_of_real).re;
-        Arch::new().dispatch(Proposals { machine: &machine, start: vec![0, 1, 1, 0, 1], log_psi });
+        for _ in each_level() {
+            dispatch(Proposals { machine: &machine, start: vec![0, 1, 1, 0, 1], log_psi });
+        }
     }
 }
