@@ -15,7 +15,7 @@ def fma_rate() -> float:
     """The rate at which this core multiplies and adds float64 numbers in registers, in operations a second."""
 
 def simd_levels() -> list[str]:
-    """The levels of vector instructions that this processor has, the best one first: "avx512", "avx2", "neon", "scalar"."""
+    """The levels of vector instructions of this processor, the best first: of "avx512", "avx2", "neon", "scalar"."""
 
 def simd_level() -> str:
     """The level that the kernels run on.

@@ -22,8 +22,10 @@ const MOVES: usize = 256;
 pub struct Walker<'a, T, A, const P: usize> {
     machine: &'a Rbm<'a, T, A, P>,
     changed: Changed,
-    /// θ of the configuration, `(planes, units)`.
+    /// θ of a configuration before the latest moves, `(planes, units)`.
     theta: AVec<T>,
+    /// The flips since then, as a [`Proposal`] has them. θ is seldom asked for.
+    behind: Vec<(usize, bool)>,
     /// tanh θ, alike.
     tanh: AVec<T>,
     proposal: Proposal,
@@ -105,12 +107,26 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
     pub fn new(machine: &'a Rbm<'a, T, A, P>) -> Self {
         let [theta, tanh] = [(); 2].map(|()| zeros(P * machine.tables.units));
         let proposal = Proposal::default();
-        Self { machine, changed: Changed::default(), theta, tanh, proposal, moves: 0, growth: 1.0 }
+        let (changed, behind) = (Changed::default(), Vec::new());
+        Self { machine, changed, theta, behind, tanh, proposal, moves: 0, growth: 1.0 }
+    }
+
+    /// Makes θ that of the configuration.
+    #[inline(always)]
+    fn renew_theta<S: Simd>(&mut self, simd: S) {
+        let machine = self.machine;
+        for (plane, theta) in planes_mut::<T, P>(&mut self.theta).into_iter().enumerate() {
+            for &(site, back) in &self.behind {
+                add_signed(simd, theta, machine.of_site(machine.tables.delta, plane, site), back);
+            }
+        }
+        self.behind.clear();
     }
 
     /// tanh θ from θ.
     #[inline(always)]
-    fn renew_tanh(&mut self) {
+    fn renew_tanh<S: Simd>(&mut self, simd: S) {
+        self.renew_theta(simd);
         A::tanh_of(planes(&self.theta), planes_mut(&mut self.tanh));
         self.growth = 1.0;
     }
@@ -199,8 +215,9 @@ impl<T: Real, A: Algebra<P>, const P: usize> amplitudes::Walker for Walker<'_, T
         for ((sums, first), delta) in sums.zip(planes::<T, P>(tables.theta)).zip(planes::<T, P>(tables.delta)) {
             sum_rows(simd, first, delta, &self.changed, sums);
         }
+        self.behind.clear();
         self.moves = 0;
-        self.renew_tanh();
+        self.renew_tanh(simd);
     }
 
     #[inline(always)]
@@ -223,6 +240,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> amplitudes::Walker for Walker<'_, T
             || 2.0 * reach > f64::RANGE
             || (in_doubles && scale * self.largest_sum(lanes::<T, S>()) > T::RANGE);
         if self.proposal.careful {
+            self.renew_theta(simd);
             return self.careful_odds();
         }
         let product = with_flips!(self, simd, flips => self.product(simd, flips));
@@ -242,18 +260,12 @@ impl<T: Real, A: Algebra<P>, const P: usize> amplitudes::Walker for Walker<'_, T
             self.visit(simd, indices);
             return;
         }
-        let machine = self.machine;
-        let theta = planes_mut::<T, P>(&mut self.theta).into_iter();
-        for (plane, theta) in theta.enumerate() {
-            for &(site, back) in &self.proposal.flips {
-                add_signed(simd, theta, machine.of_site(machine.tables.delta, plane, site), back);
-            }
-        }
+        self.behind.extend_from_slice(&self.proposal.flips);
         if !self.proposal.careful {
             self.growth /= with_flips!(self, simd, flips => self.go(simd, flips));
         }
         if self.proposal.careful || self.growth > T::GROWTH {
-            self.renew_tanh();
+            self.renew_tanh(simd);
         }
     }
 }
@@ -337,6 +349,7 @@ mod tests {
             }
             let mut fresh = Walker::new(machine);
             fresh.visit(simd, &indices);
+            walker.renew_theta(simd);
             let numbers = |walker: &Walker<'_, f64, Reals, 1>| [walker.theta.to_vec(), walker.tanh.to_vec()];
             (numbers(&walker), numbers(&fresh), walker.moves)
         }
