@@ -5,10 +5,24 @@ from types import TracebackType
 from typing import Any, final
 
 def ffi_handlers() -> dict[str, Any]:
-    """The handlers by name, each a capsule as ``jax.ffi.register_ffi_target`` takes it."""
+    """The handlers by name, each a capsule as ``jax.ffi.register_ffi_target`` takes it.
+
+    Raises:
+        ValueError: as ``simd_level``.
+    """
 
 def fma_rate() -> float:
     """The rate at which this core multiplies and adds float64 numbers in registers, in operations a second."""
+
+def simd_levels() -> list[str]:
+    """The levels of vector instructions of this processor, the best first: of "avx512", "avx2", "neon", "scalar"."""
+
+def simd_level() -> str:
+    """The level that the kernels run on.
+
+    Raises:
+        ValueError: FERROKET_SIMD names none of this processor's.
+    """
 
 def keep_freed_memory() -> None:
     """Lets the process keep what it has freed, for longer than ten seconds 512 MiB at most, with glibc's allocator.

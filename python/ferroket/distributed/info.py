@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
+from ferroket import _lib
 from ferroket._compat.jaxlib import explain_reductions
 from ferroket.distributed import affinity
 from ferroket.distributed.affinity import Cores
@@ -30,7 +31,7 @@ class RuntimeInfo:
         cores: the logical cores of each rank of the job, by rank.
         binding: who chose the cores: "ferroket", "launcher", "none".
         yielding: whether ranks that wait leave their core to others, since they share it.
-        kernels: what computes connected elements on the CPU.
+        kernels: what computes connected elements on the CPU, and with which vector instructions.
         reductions: what is done about sums that this jaxlib computes wrong on CPUs; None where none are known.
         versions: of ferroket, jax, jaxlib, netket and mpi4py.
     """
@@ -90,8 +91,12 @@ def _describe_all(by_rank: tuple[Cores, ...]) -> str:
 
 
 def kernels() -> str:
-    """What computes connected elements on the CPU."""
-    return f"Rust, ferroket {version('ferroket')}"
+    """What computes connected elements on the CPU, and with which vector instructions.
+
+    Raises:
+        ValueError: FERROKET_SIMD names none of this processor's.
+    """
+    return f"Rust, ferroket {version('ferroket')}, {_lib.simd_level()}"
 
 
 def versions() -> dict[str, str]:

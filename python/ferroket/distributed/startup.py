@@ -73,6 +73,8 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
             does not.
         FERROKET_WATCHDOG: seconds without progress after which a job that hangs is ended (600; 0 is off).
         FERROKET_CACHE: the folder where compiled programs are kept for the next run (``~/.cache/ferroket``), or "off".
+        FERROKET_SIMD: the vector instructions that the kernels run on, "avx512", "avx2", "neon" or "scalar", for
+            benchmarks and tests; "auto" (the default) takes the best that the processor has.
         FERROKET_LIBMPI: the MPI library to use.
         FERROKET_COORDINATOR_HOST, FERROKET_COORDINATOR_PORT: where JAX's coordinator listens.
         FERROKET_INIT_TIMEOUT: seconds to wait for the other ranks (60; 0 waits for ever).

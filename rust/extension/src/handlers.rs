@@ -1,13 +1,15 @@
 //! The FFI handlers that Python registers with JAX.
 
+use crate::process::limits::simd_level;
 use ferroket_handlers::{HANDLERS, MARKER};
 use ferroket_xla_ffi::raw::Handler;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// The handlers by name, each a capsule as `jax.ffi.register_ffi_target` takes it.
+/// The handlers by name, each a capsule as `jax.ffi.register_ffi_target` takes it; a `ValueError` as of [`simd_level`].
 #[pyfunction]
 pub(crate) fn ffi_handlers(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    simd_level()?;
     let handlers = PyDict::new(py);
     for (name, handler) in HANDLERS {
         handlers.set_item(name, capsule(py, handler)?)?;

@@ -25,7 +25,7 @@ mod _lib {
     #[pymodule_export]
     use super::process::deadline::Deadline;
     #[pymodule_export]
-    use super::process::limits::fma_rate;
+    use super::process::limits::{fma_rate, simd_level, simd_levels};
     #[pymodule_export]
     use super::process::memory::keep_freed_memory;
     #[pymodule_export]

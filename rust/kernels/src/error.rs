@@ -58,6 +58,21 @@ pub enum Error {
         /// How many orbitals there are.
         expected: usize,
     },
+    /// A variable names a level of vector instructions that this processor lacks, or none.
+    #[error(
+        "{variable} is '{value}', but this processor has the levels {names}: set it to one of these, or to {best} for the best \
+         one"
+    )]
+    SimdLevel {
+        /// The variable.
+        variable: &'static str,
+        /// What it is set to.
+        value: String,
+        /// The levels that there are.
+        names: String,
+        /// What stands for the best one.
+        best: &'static str,
+    },
     /// The tables of an operator contradict each other.
     #[error("the operator's tables are wrong: {0}")]
     Tables(String),

@@ -2,9 +2,9 @@
 
 use crate::Error;
 use crate::error::{check, index};
-use crate::numbers::{Real, Sample};
+use crate::numbers::{Real, Sample, dispatch};
 use crate::sites::{LocalIndex, LocalStates};
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 /// A site, its local index, and the one that it gets.
 pub(crate) type Change = (usize, LocalIndex, LocalIndex);
@@ -59,7 +59,7 @@ impl<'a, T: Real> FirstLayer<'a, T> {
 
     /// As [`FirstLayer::evaluate`], compiled for the processor.
     pub(crate) fn write(&self, indices: &[LocalIndex], sums: &mut [T]) {
-        Arch::new().dispatch(Evaluate { layer: *self, indices, sums });
+        dispatch(Evaluate { layer: *self, indices, sums });
     }
 
     /// Changes the sums of a configuration.
@@ -151,7 +151,7 @@ impl<'a, S: Sample, T: Real> ConnectedSums<'a, S, T> {
         self.changes.clear();
         self.states.find_changes(place, &self.indices, values, x, &mut self.changes)?;
         if 2 * self.changes.len() < sites {
-            Arch::new().dispatch(Update { layer, changes: &self.changes, from: &self.own, sums });
+            dispatch(Update { layer, changes: &self.changes, from: &self.own, sums });
         } else {
             let mut indices = self.indices.clone();
             for &(site, _, to) in &self.changes {
@@ -199,6 +199,7 @@ impl<T: Real> WithSimd for Update<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numbers::each_level;
     use crate::sites::Sites;
     use crate::sites::testing::{SPIN, boson};
     use proptest::collection::vec;
@@ -246,16 +247,18 @@ mod tests {
             let samples: Vec<Vec<_>> = drawn.iter().map(|row| (0..SITES).map(|site| local(site, row[site])).collect()).collect();
             let of_samples: Vec<_> = samples.iter().flat_map(|sample| values(sample)).collect();
             let layer = FirstLayer::new(SITES, 3, &constant, &table).expect("a table");
-            let mut connected = ConnectedSums::new(layer, &states, &of_samples);
-            for (sample, changes) in changes {
-                let mut x = samples[sample as usize].clone();
-                for (site, to) in changes {
-                    x[site] = local(site, to);
-                }
-                let mut found = [9.0; WIDTH];
-                connected.write(sample, &values(&x), &mut found).expect("local states");
-                for (found, expected) in found.iter().zip(sums(&constant, &table, &x)) {
-                    prop_assert!((found - expected).abs() < 1e-12);
+            for _ in each_level() {
+                let mut connected = ConnectedSums::new(layer, &states, &of_samples);
+                for (sample, changes) in &changes {
+                    let mut x = samples[*sample as usize].clone();
+                    for &(site, to) in changes {
+                        x[site] = local(site, to);
+                    }
+                    let mut found = [9.0; WIDTH];
+                    connected.write(*sample, &values(&x), &mut found).expect("local states");
+                    for (found, expected) in found.iter().zip(sums(&constant, &table, &x)) {
+                        prop_assert!((found - expected).abs() < 1e-12);
+                    }
                 }
             }
         }

@@ -81,7 +81,11 @@ impl<'a, T: Real, A, const P: usize> Amplitudes<'a, T, A, P> {
 #[inline(always)]
 fn at<T: Real, const P: usize>(table: &[T], place: usize) -> Complex<f64> {
     let plane_len = table.len() / P;
-    complex::<P>(std::array::from_fn(|plane| table[plane * plane_len + place].into()))
+    let mut number = [0.0; P];
+    for (plane, part) in number.iter_mut().enumerate() {
+        *part = table[plane * plane_len + place].into();
+    }
+    complex(number)
 }
 
 impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> {
@@ -207,11 +211,11 @@ mod tests {
     use super::*;
     use crate::amplitudes::Walker as _;
     use crate::amplitudes::testing::{RandomJastrow, compare_steps, flipped};
-    use crate::numbers::{Complexes, Reals};
+    use crate::numbers::{Complexes, Reals, dispatch, each_level};
     use crate::sites::Sites;
     use crate::sites::testing::{SPIN, random_samples};
     use proptest::prelude::*;
-    use pulp::{Arch, WithSimd};
+    use pulp::WithSimd;
     use rand::rngs::StdRng;
     use rand::{RngExt, SeedableRng};
 
@@ -248,8 +252,11 @@ mod tests {
         }
         let there = flipped(&samples[2], flips.iter().copied());
         let expected = (random.log_psi(&there) - random.log_psi(&samples[2])).exp();
-        let found: Complex<f64> = Arch::new().dispatch(Flips { amplitudes, samples: &samples, sites: &flips }).into();
-        assert!((found - expected).norm() <= tolerance * (1.0 + expected.norm()), "{found} instead of {expected}");
+        for _ in each_level() {
+            let amplitudes = amplitudes.clone();
+            let found: Complex<f64> = dispatch(Flips { amplitudes, samples: &samples, sites: &flips }).into();
+            assert!((found - expected).norm() <= tolerance * (1.0 + expected.norm()), "{found} instead of {expected}");
+        }
     }
 
     proptest! {
@@ -275,7 +282,7 @@ mod tests {
             macro_rules! compare {
                 ($T:ty, $P:literal, $scale:expr, $tolerance:expr) => {{
                     let random = RandomJastrow::<$T, $P>::new(rng, sites, $scale);
-                    let walker = Walker::new(random.tables_of_modulus(), sites).expect("tables");
+                    let walker = || Walker::new(random.tables_of_modulus(), sites).expect("tables");
                     compare_steps(rng, &start, $tolerance, |sample| random.log_psi(sample), walker);
                 }};
             }
@@ -314,10 +321,12 @@ mod tests {
     fn after_flips_it_is_where_a_fresh_one_is() {
         let random = RandomJastrow::<f64, 1>::new(&mut StdRng::seed_from_u64(5), 6, 0.4);
         for flips in [0, 1, 5, 255, 256, 300] {
-            let walker = Walker::new(random.tables(), 6).expect("tables");
-            let [walked, fresh] = Arch::new().dispatch(Sequence { walker, start: vec![0, 1, 1, 0, 1, 0], flips });
-            for (walked, fresh) in walked.iter().zip(&fresh) {
-                assert!((walked - fresh).abs() < 1e-12, "{walked} instead of {fresh} after {flips} flips");
+            for _ in each_level() {
+                let walker = Walker::new(random.tables(), 6).expect("tables");
+                let [walked, fresh] = dispatch(Sequence { walker, start: vec![0, 1, 1, 0, 1, 0], flips });
+                for (walked, fresh) in walked.iter().zip(&fresh) {
+                    assert!((walked - fresh).abs() < 1e-12, "{walked} instead of {fresh} after {flips} flips");
+                }
             }
         }
     }

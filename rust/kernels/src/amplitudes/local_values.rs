@@ -2,10 +2,10 @@
 
 use crate::amplitudes::{Ratios, TOGETHER};
 use crate::connected::terms::{BLOCK, Column, Terms, WORDS, bits, lanes};
-use crate::numbers::Weight;
+use crate::numbers::{Weight, dispatch};
 use crate::sites::LocalIndex;
 use num_complex::Complex;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 /// The local values Σ ⟨σ|O|σ'⟩ ψ(σ') / ψ(σ) of up to [`crate::connected::terms::BLOCK`] samples σ, given as local indices.
 pub fn local_values<V: Weight, R: Ratios>(
@@ -19,7 +19,7 @@ pub fn local_values<V: Weight, R: Ratios>(
     let prepared = || Prepared { change: R::Change::default(), wanted: Vec::with_capacity(BLOCK), visited: 0 };
     let changes = (0..CHANGES).map(|_| prepared()).collect();
     let sums = Sums { ratios, local, opposite: Vec::new(), changes, prepared: 0 };
-    Arch::new().dispatch(Work { terms, values, indices, sums });
+    dispatch(Work { terms, values, indices, sums });
 }
 
 /// So many changes are prepared before samples are visited, so that what is read of a sample serves all of them.
@@ -161,7 +161,7 @@ mod tests {
         RandomJastrow, RandomRbm, RandomSlater, log_cosh_of_complex, log_cosh_of_pair, log_cosh_of_real,
     };
     use crate::connected::terms::TermTables;
-    use crate::numbers::{Algebra, Complexes, Pairs, Real, Reals};
+    use crate::numbers::{Algebra, Complexes, Pairs, Real, Reals, each_level};
     use crate::sites::Sites;
     use crate::sites::testing::{SPIN, random_samples};
     use proptest::prelude::*;
@@ -217,15 +217,16 @@ mod tests {
             elements.map(|(group, &flip)| (flipped(flip), term(2 * group) + term(2 * group + 1))).collect()
         }
 
-        /// The local values of samples, of which `log_psi` is the amplitude, and what they are exact to.
+        /// Compares local values of samples, of which `log_psi` is the amplitude, on each level of vector instructions.
         fn compare(
             &self,
             samples: &[Vec<LocalIndex>],
-            found: &[Complex<f64>],
+            mut ratios: impl Ratios,
             tolerance: f64,
             log_psi: impl Fn(&[LocalIndex]) -> Complex<f64>,
         ) {
-            for (sample, found) in samples.iter().zip(found) {
+            let levels: Vec<_> = each_level().map(|_| self.local_values(samples, &mut ratios)).collect();
+            for (place, sample) in samples.iter().enumerate() {
                 let of_sample = log_psi(sample);
                 let parts: Vec<_> = self
                     .connected(sample)
@@ -235,7 +236,9 @@ mod tests {
                     .collect();
                 let expected: Complex<f64> = parts.iter().sum();
                 let allowed = tolerance * (1.0 + parts.iter().map(|part| part.norm()).sum::<f64>());
-                assert!((found - expected).norm() <= allowed, "{found} instead of {expected}");
+                for found in levels.iter().map(|local| local[place]) {
+                    assert!((found - expected).norm() <= allowed, "{found} instead of {expected}");
+                }
             }
         }
 
@@ -247,8 +250,8 @@ mod tests {
             log_cosh: impl Fn([f64; P]) -> Complex<f64>,
         ) {
             let rbm = Rbm::<T, A, P>::new(machine.tables(), self.sites.len()).expect("tables");
-            let found = self.local_values(samples, rbm::Amplitudes::new(&rbm));
-            self.compare(samples, &found, tolerance, |sample| machine.log_psi(sample, &log_cosh));
+            let ratios = rbm::Amplitudes::new(&rbm);
+            self.compare(samples, ratios, tolerance, |sample| machine.log_psi(sample, &log_cosh));
         }
 
         fn compare_jastrow<T: Real, A: Algebra<P>, const P: usize>(
@@ -258,7 +261,7 @@ mod tests {
             tolerance: f64,
         ) {
             let amplitudes = jastrow::Amplitudes::<T, A, P>::new(jastrow.tables(), self.sites.len()).expect("tables");
-            self.compare(samples, &self.local_values(samples, amplitudes), tolerance, |sample| jastrow.log_psi(sample));
+            self.compare(samples, amplitudes, tolerance, |sample| jastrow.log_psi(sample));
         }
 
         fn compare_slater<E: Orbital, const P: usize>(
@@ -268,15 +271,15 @@ mod tests {
             tolerance: f64,
         ) {
             let determinants = Slater::<E>::new::<f64, P>(slater.tables(), self.sites.len()).expect("tables");
-            let found = self.local_values(samples, slater::Amplitudes::new(&determinants));
-            self.compare(samples, &found, tolerance, |sample| slater.psi(sample).ln());
+            let ratios = slater::Amplitudes::new(&determinants);
+            self.compare(samples, ratios, tolerance, |sample| slater.psi(sample).ln());
         }
 
-        fn local_values(&self, samples: &[Vec<LocalIndex>], mut ratios: impl Ratios) -> Vec<Complex<f64>> {
+        fn local_values(&self, samples: &[Vec<LocalIndex>], ratios: &mut impl Ratios) -> Vec<Complex<f64>> {
             let mut local = vec![Complex::new(7.0, 7.0); samples.len()];
             let terms = self.terms();
             for (samples, local) in samples.chunks(BLOCK).zip(local.chunks_mut(BLOCK)) {
-                super::local_values(&terms, &self.values, &samples.concat(), &mut ratios, local);
+                super::local_values(&terms, &self.values, &samples.concat(), ratios, local);
             }
             local
         }

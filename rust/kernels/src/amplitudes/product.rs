@@ -222,7 +222,11 @@ impl amplitudes::Walker for Walker<'_> {
 
     #[inline(always)]
     fn odds<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], sites: &[u32]) -> Odds {
-        self.factors.iter_mut().fold(Odds::Squared(1.0), |odds, factor| odds.times(factor.odds(simd, indices, sites)))
+        let mut odds = Odds::Squared(1.0);
+        for factor in &mut self.factors {
+            odds = odds.times(factor.odds(simd, indices, sites));
+        }
+        odds
     }
 
     #[inline(always)]

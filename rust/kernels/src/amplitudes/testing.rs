@@ -4,10 +4,10 @@ use crate::amplitudes::jastrow::JastrowTables;
 use crate::amplitudes::rbm::RbmTables;
 use crate::amplitudes::slater::SlaterTables;
 use crate::amplitudes::{Odds, Walker};
-use crate::numbers::{MULTIPLE, Real, complex};
+use crate::numbers::{MULTIPLE, Real, complex, dispatch, each_level};
 use crate::sites::LocalIndex;
 use num_complex::Complex;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use std::array::from_fn;
@@ -72,15 +72,18 @@ impl<W: Walker, F: Fn(&[LocalIndex]) -> Complex<f64>> WithSimd for Steps<'_, W, 
     }
 }
 
-/// Compares a walker with the definition along a chain of moves.
+/// Compares walkers with the definition along chains of moves, one on each level of vector instructions.
 pub(crate) fn compare_steps<W: Walker>(
     rng: &mut StdRng,
     start: &[LocalIndex],
     tolerance: f64,
     log_psi: impl Fn(&[LocalIndex]) -> Complex<f64>,
-    walker: W,
+    walker: impl Fn() -> W,
 ) {
-    Arch::new().dispatch(Steps { walker, rng, indices: start.to_vec(), tolerance, log_psi });
+    for _ in each_level() {
+        let (walker, indices, log_psi) = (walker(), start.to_vec(), &log_psi);
+        dispatch(Steps { walker, rng: &mut *rng, indices, tolerance, log_psi });
+    }
 }
 
 /// The value of a spin's local state.

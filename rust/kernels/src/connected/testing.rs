@@ -3,7 +3,7 @@
 
 use crate::Error;
 use crate::connected::{Elements, Form, Part, count_nonzero, write_configurations};
-use crate::numbers::{MatrixElement, Sample};
+use crate::numbers::{MatrixElement, Sample, each_level};
 use crate::sites::{LocalIndex, LocalStates, Sites};
 use half::f16;
 use num_complex::Complex;
@@ -81,7 +81,9 @@ pub(crate) fn compare_as<S: Sample + Debug, T: MatrixElement + Sample + Debug, O
     let states = LocalStates::<S>::new(operator.sites()).expect("the dtype holds the local states");
     let sweep = Sweep { form: &form, sites: operator.sites(), states, values: &values, samples };
     let active: Vec<_> = samples.iter().map(|sample| operator.elements(&values, sample)).collect();
-    sweep.check_active(&active);
+    for _ in each_level() {
+        sweep.check_active(&active);
+    }
     for part in [Part::All, Part::OffDiagonal, Part::Diagonal] {
         let mut non_zero = active.clone();
         for (elements, sample) in non_zero.iter_mut().zip(samples) {
@@ -91,7 +93,9 @@ pub(crate) fn compare_as<S: Sample + Debug, T: MatrixElement + Sample + Debug, O
                 wanted && element.mel != T::default()
             });
         }
-        sweep.check_nonzero(&non_zero, part);
+        for _ in each_level() {
+            sweep.check_nonzero(&non_zero, part);
+        }
     }
     Ok(())
 }

@@ -73,6 +73,18 @@ macro_rules! functions {
                 x
             }
 
+            /// a b + c, in one operation if it is `FUSED`.
+            #[inline(always)]
+            fn product_plus<const FUSED: bool>(a: $t, b: $t, c: $t) -> $t {
+                if FUSED { a.mul_add(b, c) } else { a * b + c }
+            }
+
+            /// A sine with its sign, in a quarter of the circle with this number.
+            #[inline(always)]
+            fn signed(value: $t, quarters: $bits) -> $t {
+                <$t>::from_bits(value.to_bits() ^ (quarters & 2) << ($bits::BITS - 2))
+            }
+
             /// A polynomial, by descending powers.
             #[inline(always)]
             fn polynomial<const N: usize>(x: $t, coefficients: [f64; N]) -> $t {
@@ -108,23 +120,26 @@ macro_rules! functions {
                 fn sigmoid<const FUSED: bool>(x: Self) -> Self {
                     let x = if x > $limit { $limit } else { x };
                     let x = if x < -$limit { -$limit } else { x };
-                    let plus = |a: Self, b: Self, c: Self| if FUSED { a.mul_add(b, c) } else { a * b + c };
-                    let whole = plus(x, -LOG2_E, WHOLE);
+                    let whole = product_plus::<FUSED>(x, -LOG2_E, WHOLE);
                     let count = WHOLE - whole;
                     let mut rest = x;
                     for part in $ln2 {
-                        rest = plus(-count, part, rest);
+                        rest = product_plus::<FUSED>(-count, part, rest);
                     }
                     // e^-r = (even - odd) / (even + odd), by Padé: the one quotient is that of all.
                     let square = rest * rest;
-                    let [[first, even @ ..], [_, first_odd, odd @ ..]] = const { pade::<$pade>() };
-                    let sum = |first: f64, others: &[f64]| {
-                        others.iter().fold(first as $t, |value, &other| plus(value, square, other as $t))
-                    };
-                    let (even, odd) = (sum(first, &even), rest * sum(first_odd, &odd));
+                    let [[first, others @ ..], [_, first_odd, other_odds @ ..]] = const { pade::<$pade>() };
+                    let (mut even, mut odd) = (first as $t, first_odd as $t);
+                    for coefficient in others {
+                        even = product_plus::<FUSED>(even, square, coefficient as $t);
+                    }
+                    for coefficient in other_odds {
+                        odd = product_plus::<FUSED>(odd, square, coefficient as $t);
+                    }
+                    odd *= rest;
                     let power = Self::from_bits(whole.to_bits().wrapping_add($bias) << $mantissa);
                     let denominator = even + odd;
-                    denominator / plus(power, even - odd, denominator)
+                    denominator / product_plus::<FUSED>(power, even - odd, denominator)
                 }
 
                 #[inline(always)]
@@ -157,9 +172,6 @@ macro_rules! functions {
                     let cos = polynomial(square, const { taylor::<$cos>(2, 0) });
                     let quarters = whole.to_bits();
                     let (sin, cos) = if quarters & 1 == 1 { (cos, sin) } else { (sin, cos) };
-                    let signed = |value: Self, quarters: $bits| {
-                        Self::from_bits(value.to_bits() ^ (quarters & 2) << ($bits::BITS - 2))
-                    };
                     (signed(sin, quarters), signed(cos, quarters.wrapping_add(1)))
                 }
 

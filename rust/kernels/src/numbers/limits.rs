@@ -1,6 +1,7 @@
 //! What the machine could do at most, to read a kernel's time against.
 
-use pulp::{Arch, Simd, WithSimd};
+use crate::numbers::dispatch;
+use pulp::{Simd, WithSimd};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ const STEPS: u32 = 1 << 20;
 /// The rate at which one core multiplies and adds numbers of 64 bits that are in registers, in operations a second.
 #[must_use]
 pub fn fma_rate() -> f64 {
-    Arch::new().dispatch(Fma)
+    dispatch(Fma)
 }
 
 struct Fma;

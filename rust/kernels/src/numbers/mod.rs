@@ -15,11 +15,14 @@ pub use functions::Functions;
 pub use limits::fma_rate;
 pub use real::{MULTIPLE, Real};
 pub use scalars::{MatrixElement, Sample};
+pub use simd::SimdLevel;
 pub use weights::{Ratio, Weight};
 
-pub(crate) use planes::{add_signed, at, complex, lanes, planes, planes_mut, sign, vectors, vectors_mut};
+pub(crate) use planes::{add_signed, at, complex, lanes, number, planes, planes_mut, sign, vectors, vectors_mut};
 pub(crate) use real::CACHE_LINE;
 pub(crate) use rounding::with_subnormals;
 #[cfg(all(test, target_arch = "x86_64"))]
 pub(crate) use rounding::without_subnormals;
-pub(crate) use simd::{copy, vectorized};
+#[cfg(test)]
+pub(crate) use simd::tests::each_level;
+pub(crate) use simd::{copy, dispatch, vectorized};

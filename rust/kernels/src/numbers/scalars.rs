@@ -39,20 +39,24 @@ macro_rules! integers {
             }
 
             #[allow(clippy::cast_lossless)]
+            #[inline(always)]
             fn to_f64(self) -> f64 {
                 self as f64
             }
         }
 
         impl MatrixElement for $t {
+            #[inline(always)]
             fn times(self, n: i64) -> Self {
                 self.wrapping_mul(n as $t)
             }
 
+            #[inline(always)]
             fn plus(self, other: Self) -> Self {
                 self.wrapping_add(other)
             }
 
+            #[inline(always)]
             fn negated(self) -> Self {
                 self.wrapping_neg()
             }
@@ -69,6 +73,7 @@ macro_rules! floats {
                 (f64::from(held) == value).then_some(held)
             }
 
+            #[inline(always)]
             fn to_f64(self) -> f64 {
                 f64::from(self)
             }
@@ -76,15 +81,18 @@ macro_rules! floats {
 
         impl MatrixElement for $t {
             #[allow(clippy::redundant_closure_call)]
+            #[inline(always)]
             fn times(self, n: i64) -> Self {
                 let n: $t = $from(n as f64);
                 self * n
             }
 
+            #[inline(always)]
             fn plus(self, other: Self) -> Self {
                 self + other
             }
 
+            #[inline(always)]
             fn negated(self) -> Self {
                 -self
             }
@@ -99,20 +107,24 @@ macro_rules! complexes {
                 <$t>::from_exact(value).map(Self::from)
             }
 
+            #[inline(always)]
             fn to_f64(self) -> f64 {
                 f64::from(self.re)
             }
         }
 
         impl MatrixElement for Complex<$t> {
+            #[inline(always)]
             fn times(self, n: i64) -> Self {
                 self * (n as $t)
             }
 
+            #[inline(always)]
             fn plus(self, other: Self) -> Self {
                 self + other
             }
 
+            #[inline(always)]
             fn negated(self) -> Self {
                 -self
             }

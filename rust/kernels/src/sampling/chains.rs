@@ -7,10 +7,11 @@
 //! is to know: a chain is the same whichever thread, device or process runs it, and beside whichever others.
 
 use crate::amplitudes::Walker;
+use crate::numbers::dispatch;
 use crate::sampling::rules::{Change, TransitionRule};
 use crate::sampling::stream::random_numbers;
 use crate::sites::LocalIndex;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use rand::RngExt;
 
 /// The words of a [`Key`].
@@ -39,7 +40,7 @@ pub fn run<W: Walker, R: TransitionRule>(
     start: &[LocalIndex],
     samples: &mut [LocalIndex],
 ) -> u64 {
-    Arch::new().dispatch(Chain { sampling, power, number, walker, rule, start, samples })
+    dispatch(Chain { sampling, power, number, walker, rule, start, samples })
 }
 
 /// What [`run`] does.
@@ -95,6 +96,7 @@ impl<W: Walker, R: TransitionRule> WithSimd for Chain<'_, W, R> {
 mod tests {
     use super::*;
     use crate::amplitudes::Odds;
+    use crate::numbers::each_level;
     use crate::sampling::rules::Local;
 
     /// ψ that is `up` to the power of how many sites have their second local state.
@@ -125,6 +127,11 @@ mod tests {
         let mut samples = vec![7; 3 * length];
         let mut walker = Product { up, visited: Vec::new() };
         let accepted = run(&sampling, power, chain, &mut walker, &mut Local::new(&[2; 3]), &[0, 1, 0], &mut samples);
+        for _ in each_level() {
+            let mut same = vec![7; 3 * length];
+            let also = run(&sampling, power, chain, &mut walker, &mut Local::new(&[2; 3]), &[0, 1, 0], &mut same);
+            assert_eq!((&same, also), (&samples, accepted));
+        }
         (samples, accepted)
     }
 

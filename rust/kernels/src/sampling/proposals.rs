@@ -7,13 +7,13 @@
 //! had no influence.
 
 use crate::amplitudes::FirstLayer;
-use crate::numbers::Real;
+use crate::numbers::{Real, dispatch};
 use crate::sampling::Sampling;
 use crate::sampling::rows::EqualRows;
 use crate::sampling::rules::{Change, TransitionRule};
 use crate::sampling::stream::{STREAM_WORDS, Stream};
 use crate::sites::LocalIndex;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use rand::RngExt;
 
 /// A chain, and what is kept of it between two calls.
@@ -122,7 +122,7 @@ impl<'a, T: Real, R: TransitionRule> Proposer<'a, T, R> {
     ///
     /// Where there is room for more proposals than are made, they are the configuration of the chain.
     pub fn proceed(&mut self, conversation: &mut Conversation<T>) {
-        Arch::new().dispatch(Proceed { proposer: self, conversation });
+        dispatch(Proceed { proposer: self, conversation });
     }
 }
 
@@ -256,6 +256,7 @@ impl<T: Real, R: TransitionRule> WithSimd for Proceed<'_, '_, '_, T, R> {
 pub(super) mod tests {
     use super::*;
     use crate::amplitudes::{Odds, Walker};
+    use crate::numbers::each_level;
     use crate::sampling::rules::testing::by_site;
     use crate::sampling::rules::{ClusterTables, Clusters, Exchange, Local};
     use crate::sampling::{self, KEY_WORDS};
@@ -412,10 +413,12 @@ pub(super) mod tests {
                     let mut expected = vec![9; 6 * length];
                     let accepted =
                         sampling::run(&sampling, power, 3, &mut Known(Vec::new()), &mut $rule, &start, &mut expected);
-                    let (samples, asked_accepted, calls) =
-                        asking(&sampling, power, $rule, &start, length, together, &layer, &constants);
-                    prop_assert_eq!((samples, asked_accepted), (expected, accepted));
-                    prop_assert!(calls <= sweep * length);
+                    for _ in each_level() {
+                        let (samples, asked_accepted, calls) =
+                            asking(&sampling, power, $rule, &start, length, together, &layer, &constants);
+                        prop_assert_eq!((&samples, asked_accepted), (&expected, accepted));
+                        prop_assert!(calls <= sweep * length);
+                    }
                 }};
             }
             compare!(Local::new(&[2; 6]));

@@ -151,6 +151,7 @@ fn asking<'c, 'a, T>(
 mod tests {
     use super::*;
     use crate::amplitudes::{Activation, FirstLayer};
+    use crate::numbers::each_level;
     use crate::sampling::proposals::tests::Kept;
     use crate::sampling::rules::Local;
     use crate::sampling::{KEY_WORDS, Sampling};
@@ -228,15 +229,17 @@ mod tests {
             let alone = Teller { layers: network.layers(), rounded: None, power };
             let expected = network.run(&alone, &sampling, length, together);
             // Numbers that are off, as errors allow it.
-            let mut rounded = network.layers().rounded();
-            rounded.be_off_by(10.0_f64.powf(log_open));
-            for rounded in [network.layers().rounded(), rounded] {
+            let mut off = network.layers().rounded();
+            off.be_off_by(10.0_f64.powf(log_open));
+            for rounded in [network.layers().rounded(), off] {
                 let teller = Teller { layers: network.layers(), rounded: Some(rounded), power };
-                let found = network.run(&teller, &sampling, length, together);
-                for ((samples, log_probs, accepted), expected) in found.into_iter().zip(&expected) {
-                    prop_assert_eq!((&samples, accepted), (&expected.0, expected.2));
-                    for (log_prob, expected) in log_probs.iter().zip(&expected.1) {
-                        prop_assert!((log_prob - expected).abs() < 1e-12);
+                for _ in each_level() {
+                    let found = network.run(&teller, &sampling, length, together);
+                    for ((samples, log_probs, accepted), expected) in found.into_iter().zip(&expected) {
+                        prop_assert_eq!((&samples, accepted), (&expected.0, expected.2));
+                        for (log_prob, expected) in log_probs.iter().zip(&expected.1) {
+                            prop_assert!((log_prob - expected).abs() < 1e-12);
+                        }
                     }
                 }
             }

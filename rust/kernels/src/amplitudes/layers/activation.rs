@@ -87,32 +87,52 @@ impl Activation {
     #[inline(always)]
     fn apply_by<T: Real, const FUSED: bool>(self, numbers: &mut [T]) {
         let sigmoid = T::sigmoid::<FUSED>;
-        let constant = |number: f64| T::nearest(number);
+        let constant = T::nearest;
         match self {
             Self::Gelu => {
                 // x (1 + tanh y) / 2 = x sigmoid 2y
                 let (linear, cubic) = (constant(GELU), constant(GELU * 0.044_715));
-                replace(numbers, |x| x * sigmoid(x * (linear + cubic * (x * x))));
+                replace(
+                    numbers,
+                    #[inline(always)]
+                    |x| x * sigmoid(x * (linear + cubic * (x * x))),
+                );
             }
-            Self::Silu => replace(numbers, |x| x * sigmoid(x)),
+            Self::Silu => replace(
+                numbers,
+                #[inline(always)]
+                |x| x * sigmoid(x),
+            ),
             Self::Sigmoid => replace(numbers, sigmoid),
             Self::Tanh => {
                 let two = constant(2.0);
-                replace(numbers, |x| two * sigmoid(two * x) - T::ONE);
+                replace(
+                    numbers,
+                    #[inline(always)]
+                    |x| two * sigmoid(two * x) - T::ONE,
+                );
             }
             Self::Relu => replace(numbers, T::relu),
             Self::Elu => replace(numbers, elu),
             Self::Selu => {
                 let (scale, alpha) = (constant(SELU_SCALE), constant(SELU_ALPHA));
-                replace(numbers, |x| {
-                    let positive = T::relu(x);
-                    scale * (positive + alpha * elu(x - positive))
-                });
+                replace(
+                    numbers,
+                    #[inline(always)]
+                    |x| {
+                        let positive = T::relu(x);
+                        scale * (positive + alpha * elu(x - positive))
+                    },
+                );
             }
             Self::Softplus => replace(numbers, T::softplus),
             Self::LogCosh => {
                 let (two, ln_2) = (constant(2.0), constant(std::f64::consts::LN_2));
-                replace(numbers, |x| x + T::softplus(-two * x) - ln_2);
+                replace(
+                    numbers,
+                    #[inline(always)]
+                    |x| x + T::softplus(-two * x) - ln_2,
+                );
             }
         }
     }

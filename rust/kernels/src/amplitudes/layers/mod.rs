@@ -8,10 +8,10 @@ pub use activation::Activation;
 
 use crate::Error;
 use crate::error::check;
-use crate::numbers::{CACHE_LINE, MULTIPLE, Real};
+use crate::numbers::{CACHE_LINE, MULTIPLE, Real, dispatch};
 use aligned_vec::AVec;
 use bounds::Bound;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 /// What comes behind the sums of a [`super::FirstLayer`]: functions of single numbers and, after each, products with a
 /// matrix, the last of which gives one number.
@@ -155,7 +155,7 @@ impl<T: Real> Rows<T> {
             between.resize(BLOCK * layers.numbers, T::default());
             turned.resize(products::TOGETHER * layers.widest, T::default());
             let width = first.depth;
-            Arch::new().dispatch(Evaluate { layers, width, sums, log_psi, errors, between, turned });
+            dispatch(Evaluate { layers, width, sums, log_psi, errors, between, turned });
         }
     }
 }
@@ -204,6 +204,7 @@ impl<T: Real> WithSimd for Evaluate<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numbers::each_level;
     use proptest::prelude::*;
 
     pub(super) fn numbers(seed: usize, len: usize) -> Vec<f64> {
@@ -233,7 +234,7 @@ mod tests {
     fn log_psi(stages: &[(Activation, Vec<f64>, Vec<f64>)], sums: &[f64]) -> f64 {
         let mut x = sums.to_vec();
         for (function, matrix, bias) in stages {
-            Arch::new().dispatch(Apply(*function, &mut x));
+            dispatch(Apply(*function, &mut x));
             let mut y = bias.clone();
             for (x, row) in x.iter().zip(matrix.chunks(bias.len())) {
                 y.iter_mut().zip(row).for_each(|(y, weight)| *y += x * weight);
@@ -259,12 +260,14 @@ mod tests {
             let stages = stages(functions, &widths);
             let layers = Layers::new(width, stages.iter().map(|(f, matrix, bias)| (*f, &matrix[..], &bias[..]))).expect("layers");
             let sums: Vec<f64> = (0..rows * width).map(|i| 2.0 * ((i * i) as f64).cos()).collect();
-            let found = evaluate(&layers, &sums);
-            for (place, sums) in sums.chunks(width).enumerate() {
-                let expected = log_psi(&stages, sums);
-                prop_assert!((found[place] - expected).abs() < 1e-11, "{} instead of {expected}", found[place]);
-                // A row is the same to the bit beside any others.
-                prop_assert_eq!(evaluate(&layers, sums), &found[place..=place]);
+            for _ in each_level() {
+                let found = evaluate(&layers, &sums);
+                for (place, sums) in sums.chunks(width).enumerate() {
+                    let expected = log_psi(&stages, sums);
+                    prop_assert!((found[place] - expected).abs() < 1e-11, "{} instead of {expected}", found[place]);
+                    // A row is the same to the bit beside any others.
+                    prop_assert_eq!(evaluate(&layers, sums), &found[place..=place]);
+                }
             }
         }
     }

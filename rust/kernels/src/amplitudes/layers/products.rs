@@ -2,7 +2,6 @@
 
 use crate::numbers::{MULTIPLE, Real};
 use pulp::Simd;
-use std::array::from_fn;
 
 /// So many rows are multiplied at once: each vector of the matrix is read for all of them.
 pub(super) const TOGETHER: usize = 8;
@@ -106,10 +105,10 @@ fn columns<T: Real, S: Simd, const R: usize, const V: usize>(
     for (x, matrix) in x.chunks(longest).zip(matrix.chunks(longest * stride)) {
         let mut sums = [[T::splat(simd, T::default()); V]; R];
         for (numbers, row) in x.iter().zip(matrix.chunks_exact(stride)) {
-            let row: [_; V] = from_fn(|vector| row[place + vector]);
+            let row = &row[place..][..V];
             for (sums, &number) in sums.iter_mut().zip(numbers) {
                 let number = T::splat(simd, number);
-                for (sum, &of_row) in sums.iter_mut().zip(&row) {
+                for (sum, &of_row) in sums.iter_mut().zip(row) {
                     *sum = T::times_plus(simd, number, of_row, *sum);
                 }
             }

@@ -20,11 +20,11 @@ use crate::amplitudes::sums::{Changed, sum_rows};
 use crate::amplitudes::{Ratios, TOGETHER};
 use crate::connected::terms::BLOCK;
 use crate::error::check;
-use crate::numbers::{Algebra, CACHE_LINE, MULTIPLE, Planes, Real, complex, planes, planes_mut};
+use crate::numbers::{Algebra, CACHE_LINE, MULTIPLE, Planes, Real, complex, dispatch, planes, planes_mut};
 use crate::sites::LocalIndex;
 use aligned_vec::AVec;
 use num_complex::Complex;
-use pulp::{Arch, Simd};
+use pulp::Simd;
 use std::marker::PhantomData;
 
 mod row;
@@ -127,11 +127,11 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Rbm<'a, T, A, P> {
             })
         });
         let mut cosh_sinh = [(); 2].map(|()| zeros(delta.len()));
-        Arch::new().dispatch(
+        dispatch(
             #[inline(always)]
             || {
-                let [cosh, sinh] = cosh_sinh.each_mut().map(|table| planes_mut::<T, P>(table));
-                A::cosh_sinh_of(planes(delta), cosh, sinh);
+                let [cosh, sinh] = &mut cosh_sinh;
+                A::cosh_sinh_of(planes(delta), planes_mut(cosh), planes_mut(sinh));
             },
         );
         let extents: Vec<Extent> = extents.collect();
@@ -158,7 +158,13 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Rbm<'a, T, A, P> {
     /// cosh δ and sinh δ of a site.
     #[inline(always)]
     fn rows(&self, site: usize) -> [[&[T]; P]; 2] {
-        self.cosh_sinh.each_ref().map(|table| std::array::from_fn(|plane| self.of_site(table, plane, site)))
+        let mut rows = [[&[] as &[T]; P]; 2];
+        for (planes, table) in rows.iter_mut().zip(&self.cosh_sinh) {
+            for (plane, row) in planes.iter_mut().enumerate() {
+                *row = self.of_site(table, plane, site);
+            }
+        }
+        rows
     }
 }
 
@@ -255,12 +261,13 @@ impl<T: Real, A: Algebra<P>, const P: usize> Amplitudes<'_, T, A, P> {
     ) {
         let products = row.products::<S, Q>(simd, self.machine, planes(&self.tanh), samples, reversed);
         if row.overflowing || row.in_doubles || !row.wide.is_empty() {
-            for (((ratio, product), &sample), &reversed) in ratios.iter_mut().zip(products).zip(samples).zip(reversed) {
-                *ratio = self.careful_ratio::<S>(row, product, sample, reversed);
+            for place in 0..Q {
+                ratios[place] = self.careful_ratio::<S>(row, products[place], samples[place], reversed[place]);
             }
         } else {
-            for ((ratio, product), &reversed) in ratios.iter_mut().zip(products).zip(reversed) {
-                *ratio = A::factor(A::product_of_lanes::<T, S>(simd, product)) * row.of_bias[usize::from(reversed)];
+            for place in 0..Q {
+                let product = A::factor(A::product_of_lanes::<T, S>(simd, products[place]));
+                ratios[place] = product * row.of_bias[usize::from(reversed[place])];
             }
         }
     }
@@ -290,7 +297,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Amplitudes<'_, T, A, P> {
 mod tests {
     use super::*;
     use crate::amplitudes::testing::{RandomRbm, flipped, log_cosh_of_complex, log_cosh_of_pair, log_cosh_of_real};
-    use crate::numbers::{Complexes, Pairs, Reals};
+    use crate::numbers::{Complexes, Pairs, Reals, each_level};
     use crate::sites::Sites;
     use crate::sites::testing::{SPIN, random_samples};
     use proptest::prelude::*;
@@ -343,18 +350,15 @@ mod tests {
             }
         }
         let opposite: Vec<bool> = others.iter().enumerate().map(|(i, _)| pattern[i + 1] != pattern[0]).collect();
-        let ratios = Arch::new().dispatch(Flips {
-            machine: &machine,
-            samples: &samples,
-            sites: &flips,
-            opposite: &opposite,
-            reversed,
-        });
-        for (sample, ratio) in samples.iter().zip(ratios) {
-            let there = flipped(sample, flips.iter().copied());
-            let expected = (random.log_psi(&there, &log_cosh) - random.log_psi(sample, &log_cosh)).exp();
-            let found: Complex<f64> = ratio.into();
-            assert!((found - expected).norm() <= tolerance * (1.0 + expected.norm()), "{found} instead of {expected}");
+        for level in each_level() {
+            let (samples, sites, opposite) = (&samples, &flips, &opposite);
+            let ratios = dispatch(Flips { machine: &machine, samples, sites, opposite, reversed });
+            for (sample, ratio) in samples.iter().zip(ratios) {
+                let there = flipped(sample, flips.iter().copied());
+                let expected = (random.log_psi(&there, &log_cosh) - random.log_psi(sample, &log_cosh)).exp();
+                let (found, allowed): (Complex<f64>, _) = (ratio.into(), tolerance * (1.0 + expected.norm()));
+                assert!((found - expected).norm() <= allowed, "{found} instead of {expected} with {}", level.name);
+            }
         }
     }
 

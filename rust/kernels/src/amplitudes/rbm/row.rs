@@ -1,7 +1,9 @@
 //! What multiplies the amplitude of a machine if some sites change.
 
 use super::{Extent, Rbm};
-use crate::numbers::{Algebra, CACHE_LINE, Planes, Real, at, complex, lanes, sign, vectors, vectors_mut};
+use crate::numbers::{
+    Algebra, CACHE_LINE, Planes, Real, at, complex, lanes, number, planes, planes_mut, sign, vectors, vectors_mut,
+};
 use aligned_vec::AVec;
 use num_complex::Complex;
 use pulp::Simd;
@@ -14,8 +16,9 @@ pub struct Row<T, A: Algebra<P>, const P: usize> {
     changes: Vec<(usize, bool)>,
     /// The site whose tables these are as they stand.
     alone: Option<usize>,
-    cosh: [AVec<T>; P],
-    sinh: [AVec<T>; P],
+    /// `(planes, units)`.
+    cosh: AVec<T>,
+    sinh: AVec<T>,
     /// How much Σ a σ changes.
     pub(super) log_of_bias: Complex<f64>,
     /// The factor that this is, and that of the other way.
@@ -31,12 +34,11 @@ pub struct Row<T, A: Algebra<P>, const P: usize> {
 
 impl<T, A: Algebra<P>, const P: usize> Default for Row<T, A, P> {
     fn default() -> Self {
-        let none = || std::array::from_fn(|_| AVec::new(CACHE_LINE));
         Self {
             changes: Vec::new(),
             alone: None,
-            cosh: none(),
-            sinh: none(),
+            cosh: AVec::new(CACHE_LINE),
+            sinh: AVec::new(CACHE_LINE),
             log_of_bias: Complex::default(),
             of_bias: [A::Factor::default(); 2],
             wide: Vec::new(),
@@ -75,11 +77,10 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
         if self.alone.is_some() {
             return;
         }
-        let of_first = machine.rows(first);
-        for (own, of_first) in [&mut self.cosh, &mut self.sinh].into_iter().zip(of_first) {
-            for (own, of_first) in own.iter_mut().zip(of_first) {
-                own.clear();
-                own.extend_from_slice(of_first);
+        for (own, of_first) in [&mut self.cosh, &mut self.sinh].into_iter().zip(machine.rows(first)) {
+            own.clear();
+            for plane in of_first {
+                own.extend_from_slice(plane);
             }
         }
         for (&site, &opposite) in others.iter().zip(opposite) {
@@ -93,14 +94,16 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
     /// One site more, by the addition theorems.
     #[inline(always)]
     fn add<S: Simd>(&mut self, simd: S, machine: &Rbm<'_, T, A, P>, site: usize, opposite: bool) {
-        let [cosh, sinh] = machine.rows(site).map(vectors::<T, S, P>);
-        let own_cosh = self.cosh.each_mut().map(|plane| vectors_mut::<T, S>(plane));
-        let own_sinh = self.sinh.each_mut().map(|plane| vectors_mut::<T, S>(plane));
+        let [cosh, sinh] = machine.rows(site);
+        let (cosh, sinh) = (vectors::<T, S, P>(cosh), vectors::<T, S, P>(sinh));
+        let own_cosh = vectors_mut::<T, S, P>(planes_mut(&mut self.cosh));
+        let own_sinh = vectors_mut::<T, S, P>(planes_mut(&mut self.sinh));
+        let sign = sign::<T, S>(simd, opposite);
         for place in 0..cosh[0].len() {
             let (c, s) = (at(&own_cosh, place), at(&own_sinh, place));
             let (c2, mut s2) = (at(&cosh, place), at(&sinh, place));
-            if opposite {
-                s2 = s2.map(|plane| T::negated(simd, plane));
+            for plane in &mut s2 {
+                *plane = T::signed(simd, *plane, sign);
             }
             let new_cosh = A::product_plus::<T, S>(simd, c, c2, A::product::<T, S>(simd, s, s2));
             let new_sinh = A::product_plus::<T, S>(simd, s, c2, A::product::<T, S>(simd, c, s2));
@@ -134,9 +137,10 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
     }
 
     fn set(&mut self, unit: usize, [cosh, sinh]: [[f64; P]; 2]) {
+        let units = self.cosh.len() / P;
         for plane in 0..P {
-            self.cosh[plane][unit] = T::nearest(cosh[plane]);
-            self.sinh[plane][unit] = T::nearest(sinh[plane]);
+            self.cosh[plane * units + unit] = T::nearest(cosh[plane]);
+            self.sinh[plane * units + unit] = T::nearest(sinh[plane]);
         }
     }
 
@@ -150,13 +154,14 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
         samples: &[usize],
         reversed: &[bool],
     ) -> [Planes<T, S, P>; Q] {
-        let [cosh, sinh] =
-            self.alone.map_or_else(|| [slices(&self.cosh), slices(&self.sinh)], |site| machine.rows(site));
+        let [cosh, sinh] = match self.alone {
+            Some(site) => machine.rows(site),
+            None => [planes(&self.cosh), planes(&self.sinh)],
+        };
         let (cosh, mut sinh) = (vectors::<T, S, P>(cosh), vectors::<T, S, P>(sinh));
         let tanh = vectors::<T, S, P>(tanh);
         let len = cosh[0].len();
-        // All of the same length, so that the compiler knows that no place is outside. Loops, since closures in `from_fn`
-        // may lose the instructions for vectors.
+        // All of the same length, so that the compiler knows that no place is outside.
         let mut of_samples = [tanh; Q];
         for plane in 0..P {
             sinh[plane] = &sinh[plane][..len];
@@ -194,14 +199,13 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
     /// The numbers of a vector.
     #[cold]
     pub(super) fn lanes<S: Simd>(vector: Planes<T, S, P>) -> Vec<[f64; P]> {
-        let lanes: [&[T]; P] = std::array::from_fn(|plane| bytemuck::cast_slice(std::slice::from_ref(&vector[plane])));
-        (0..lanes[0].len()).map(|lane| std::array::from_fn(|plane| lanes[plane][lane].into())).collect()
+        (0..lanes::<T, S>()).map(|lane| number::<T, S, P>(&vector, lane)).collect()
     }
 
     /// The logarithm of the factors that are set apart, for the θ of a sample.
     #[cold]
     pub(super) fn log_of_wide(&self, theta: [&[T]; P], sample: usize, reversed: bool) -> Complex<f64> {
-        let units = self.cosh[0].len();
+        let units = self.cosh.len() / P;
         let differences =
             self.wide.iter().map(|&(unit, delta)| {
                 let theta = theta.map(|plane| plane[sample * units + unit].into());
@@ -212,10 +216,4 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
             });
         differences.sum()
     }
-}
-
-/// Vectors as slices.
-#[inline(always)]
-fn slices<T, const P: usize>(table: &[AVec<T>; P]) -> [&[T]; P] {
-    std::array::from_fn(|plane| &table[plane][..])
 }

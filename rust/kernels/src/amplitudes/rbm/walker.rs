@@ -22,8 +22,10 @@ const MOVES: usize = 256;
 pub struct Walker<'a, T, A, const P: usize> {
     machine: &'a Rbm<'a, T, A, P>,
     changed: Changed,
-    /// θ of the configuration, `(planes, units)`.
+    /// θ of a configuration before the latest moves, `(planes, units)`.
     theta: AVec<T>,
+    /// The flips since then, as a [`Proposal`] has them. θ is seldom asked for.
+    behind: Vec<(usize, bool)>,
     /// tanh θ, alike.
     tanh: AVec<T>,
     proposal: Proposal,
@@ -48,8 +50,11 @@ macro_rules! with_flips {
                 $body
             }
             ref flips => {
-                let flips: Vec<_> = flips.iter().map(|&flip| Flip::new($simd, machine, flip)).collect();
-                let $flips = &flips[..];
+                let mut all = Vec::with_capacity(flips.len());
+                for &flip in flips {
+                    all.push(Flip::new($simd, machine, flip));
+                }
+                let $flips = &all[..];
                 $body
             }
         }
@@ -75,7 +80,8 @@ struct Flip<'a, T: Real, S: Simd, const P: usize> {
 impl<'a, T: Real, S: Simd, const P: usize> Flip<'a, T, S, P> {
     #[inline(always)]
     fn new<A: Algebra<P>>(simd: S, machine: &'a Rbm<'_, T, A, P>, (site, back): (usize, bool)) -> Self {
-        let [mut cosh, mut sinh] = machine.rows(site).map(vectors::<T, S, P>);
+        let [cosh, sinh] = machine.rows(site);
+        let (mut cosh, mut sinh) = (vectors::<T, S, P>(cosh), vectors::<T, S, P>(sinh));
         // All of the same length, so that the compiler knows that no place is outside.
         let len = cosh[0].len();
         for plane in 0..P {
@@ -101,12 +107,26 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
     pub fn new(machine: &'a Rbm<'a, T, A, P>) -> Self {
         let [theta, tanh] = [(); 2].map(|()| zeros(P * machine.tables.units));
         let proposal = Proposal::default();
-        Self { machine, changed: Changed::default(), theta, tanh, proposal, moves: 0, growth: 1.0 }
+        let (changed, behind) = (Changed::default(), Vec::new());
+        Self { machine, changed, theta, behind, tanh, proposal, moves: 0, growth: 1.0 }
+    }
+
+    /// Makes θ that of the configuration.
+    #[inline(always)]
+    fn renew_theta<S: Simd>(&mut self, simd: S) {
+        let machine = self.machine;
+        for (plane, theta) in planes_mut::<T, P>(&mut self.theta).into_iter().enumerate() {
+            for &(site, back) in &self.behind {
+                add_signed(simd, theta, machine.of_site(machine.tables.delta, plane, site), back);
+            }
+        }
+        self.behind.clear();
     }
 
     /// tanh θ from θ.
     #[inline(always)]
-    fn renew_tanh(&mut self) {
+    fn renew_tanh<S: Simd>(&mut self, simd: S) {
+        self.renew_theta(simd);
         A::tanh_of(planes(&self.theta), planes_mut(&mut self.tanh));
         self.growth = 1.0;
     }
@@ -151,10 +171,7 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
     /// Makes tanh θ that of the new configuration, B / A, and gives the least |A|².
     #[inline(always)]
     fn go<S: Simd>(&mut self, simd: S, flips: &[Flip<'a, T, S, P>]) -> f64 {
-        let tanh = planes_mut::<T, P>(&mut self.tanh).map(
-            #[inline(always)]
-            |plane| vectors_mut::<T, S>(plane),
-        );
+        let tanh = vectors_mut::<T, S, P>(planes_mut(&mut self.tanh));
         let mut least = T::splat(simd, T::ONE);
         for place in 0..tanh[0].len() {
             let [a, b] = Self::at(simd, at(&tanh, place), flips, place);
@@ -198,8 +215,9 @@ impl<T: Real, A: Algebra<P>, const P: usize> amplitudes::Walker for Walker<'_, T
         for ((sums, first), delta) in sums.zip(planes::<T, P>(tables.theta)).zip(planes::<T, P>(tables.delta)) {
             sum_rows(simd, first, delta, &self.changed, sums);
         }
+        self.behind.clear();
         self.moves = 0;
-        self.renew_tanh();
+        self.renew_tanh(simd);
     }
 
     #[inline(always)]
@@ -222,6 +240,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> amplitudes::Walker for Walker<'_, T
             || 2.0 * reach > f64::RANGE
             || (in_doubles && scale * self.largest_sum(lanes::<T, S>()) > T::RANGE);
         if self.proposal.careful {
+            self.renew_theta(simd);
             return self.careful_odds();
         }
         let product = with_flips!(self, simd, flips => self.product(simd, flips));
@@ -241,18 +260,12 @@ impl<T: Real, A: Algebra<P>, const P: usize> amplitudes::Walker for Walker<'_, T
             self.visit(simd, indices);
             return;
         }
-        let machine = self.machine;
-        let theta = planes_mut::<T, P>(&mut self.theta).into_iter();
-        for (plane, theta) in theta.enumerate() {
-            for &(site, back) in &self.proposal.flips {
-                add_signed(simd, theta, machine.of_site(machine.tables.delta, plane, site), back);
-            }
-        }
+        self.behind.extend_from_slice(&self.proposal.flips);
         if !self.proposal.careful {
             self.growth /= with_flips!(self, simd, flips => self.go(simd, flips));
         }
         if self.proposal.careful || self.growth > T::GROWTH {
-            self.renew_tanh();
+            self.renew_tanh(simd);
         }
     }
 }
@@ -276,9 +289,9 @@ mod tests {
     use crate::amplitudes::testing::{
         RandomRbm, check_odds, compare_steps, flipped, log_cosh_of_complex, log_cosh_of_pair, log_cosh_of_real,
     };
-    use crate::numbers::{Complexes, Pairs, Reals};
+    use crate::numbers::{Complexes, Pairs, Reals, dispatch, each_level};
     use proptest::prelude::*;
-    use pulp::{Arch, WithSimd};
+    use pulp::WithSimd;
     use rand::rngs::StdRng;
     use rand::{RngExt, SeedableRng};
 
@@ -301,7 +314,7 @@ mod tests {
                     let random = RandomRbm::<$T, $P>::new(rng, sites, units, $scale);
                     let machine = Rbm::<$T, $A, $P>::new(random.tables(), sites).expect("tables");
                     let log_psi = |sample: &[LocalIndex]| random.log_psi(sample, $log_cosh);
-                    compare_steps(rng, &start, $tolerance, log_psi, Walker::new(&machine));
+                    compare_steps(rng, &start, $tolerance, log_psi, || Walker::new(&machine));
                 }};
             }
             compare!(f64, Reals, 1, scale, double, log_cosh_of_real);
@@ -336,6 +349,7 @@ mod tests {
             }
             let mut fresh = Walker::new(machine);
             fresh.visit(simd, &indices);
+            walker.renew_theta(simd);
             let numbers = |walker: &Walker<'_, f64, Reals, 1>| [walker.theta.to_vec(), walker.tanh.to_vec()];
             (numbers(&walker), numbers(&fresh), walker.moves)
         }
@@ -347,11 +361,13 @@ mod tests {
         let random = RandomRbm::<f64, 1>::new(rng, 7, 20, 0.3);
         let machine = Rbm::<f64, Reals, 1>::new(random.tables(), 7).expect("tables");
         for (flips, moves) in [(0, 0), (1, 1), (6, 6), (255, 255), (256, 0), (300, 44)] {
-            let start = vec![0, 1, 1, 0, 1, 0, 0];
-            let (walked, fresh, counted) = Arch::new().dispatch(Sequence { machine: &machine, start, flips });
-            assert_eq!(counted, moves, "moves since θ was summed up");
-            for (walked, fresh) in walked.iter().flatten().zip(fresh.iter().flatten()) {
-                assert!((walked - fresh).abs() < 1e-12, "{walked} instead of {fresh} after {flips} flips");
+            for _ in each_level() {
+                let start = vec![0, 1, 1, 0, 1, 0, 0];
+                let (walked, fresh, counted) = dispatch(Sequence { machine: &machine, start, flips });
+                assert_eq!(counted, moves, "moves since θ was summed up");
+                for (walked, fresh) in walked.iter().flatten().zip(fresh.iter().flatten()) {
+                    assert!((walked - fresh).abs() < 1e-12, "{walked} instead of {fresh} after {flips} flips");
+                }
             }
         }
     }
@@ -384,6 +400,8 @@ mod tests {
         let random = RandomRbm::<f64, 1>::new(&mut StdRng::seed_from_u64(4), 5, 9, 0.5);
         let machine = Rbm::<f64, Reals, 1>::new(random.tables(), 5).expect("tables");
         let log_psi = |sample: &[LocalIndex]| random.log_psi(sample, log_cosh_of_real).re;
-        Arch::new().dispatch(Proposals { machine: &machine, start: vec![0, 1, 1, 0, 1], log_psi });
+        for _ in each_level() {
+            dispatch(Proposals { machine: &machine, start: vec![0, 1, 1, 0, 1], log_psi });
+        }
     }
 }

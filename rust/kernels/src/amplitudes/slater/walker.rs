@@ -68,9 +68,10 @@ mod tests {
     use super::*;
     use crate::amplitudes::Walker as _;
     use crate::amplitudes::testing::RandomSlater;
+    use crate::numbers::{dispatch, each_level};
     use num_complex::Complex;
     use proptest::prelude::*;
-    use pulp::{Arch, WithSimd};
+    use pulp::WithSimd;
     use rand::rngs::StdRng;
     use rand::seq::IteratorRandom;
     use rand::{RngExt, SeedableRng};
@@ -136,11 +137,15 @@ mod tests {
     fn compare<E: Orbital, const P: usize>(
         rng: &mut StdRng,
         random: &RandomSlater<P>,
-        start: Vec<LocalIndex>,
+        start: &[LocalIndex],
         moves: usize,
     ) {
         let slater = Slater::<E>::new::<f64, P>(random.tables(), start.len()).expect("tables");
-        Arch::new().dispatch(Hops { random, slater: &slater, rng, start, moves });
+        let seed = rng.random();
+        for _ in each_level() {
+            let rng = &mut StdRng::seed_from_u64(seed);
+            dispatch(Hops { random, slater: &slater, rng, start: start.to_vec(), moves });
+        }
     }
 
     proptest! {
@@ -156,8 +161,8 @@ mod tests {
             let real = RandomSlater::<1>::new(rng, modes, determinants, &fermions);
             let complex = RandomSlater::<2>::new(rng, modes, determinants, &fermions);
             let start = real.sample(rng);
-            compare::<f64, 1>(rng, &real, start.clone(), 300);
-            compare::<Complex<f64>, 2>(rng, &complex, start, 300);
+            compare::<f64, 1>(rng, &real, &start, 300);
+            compare::<Complex<f64>, 2>(rng, &complex, &start, 300);
         }
     }
 
@@ -167,7 +172,7 @@ mod tests {
         for determinants in [1, 2] {
             let random = RandomSlater::<1>::new(rng, 12, determinants, &[5, 6]);
             let start = random.sample(rng);
-            compare::<f64, 1>(rng, &random, start, 10_000);
+            compare::<f64, 1>(rng, &random, &start, 10_000);
         }
     }
 
@@ -178,6 +183,6 @@ mod tests {
         let row = [[0.5], [-1.0]];
         let rows = [row, row, [[1.0], [0.3]], [[0.2], [0.9]]];
         let random = RandomSlater::of(rows.concat(), 4, 1, &[2]);
-        compare::<f64, 1>(rng, &random, vec![1, 1, 0, 0], 100);
+        compare::<f64, 1>(rng, &random, &[1, 1, 0, 0], 100);
     }
 }

@@ -32,6 +32,7 @@ pub(super) fn bits_of_row(row: &[u32]) -> impl Iterator<Item = usize> {
 }
 
 /// Ones for the first `len` samples of a block.
+#[inline]
 pub(super) fn first_lanes(len: usize) -> Column {
     std::array::from_fn(|word| match len.saturating_sub(64 * word) {
         lanes @ 0..64 => (1 << lanes) - 1,
@@ -59,14 +60,15 @@ pub(super) fn transpose(indices: &[LocalIndex], samples: usize, plane: &mut [u64
 /// Adds `value`, or `-value` where `negative`, to the sums where `active`.
 #[inline(always)]
 pub(super) fn accumulate<T: MatrixElement>(sums: &mut [T; 64], value: T, active: u64, negative: u64) {
-    let signed = |lane| if (negative >> lane) & 1 == 0 { value } else { value.negated() };
+    let opposite = value.negated();
     if active == u64::MAX {
         for (lane, sum) in sums.iter_mut().enumerate() {
-            *sum = sum.plus(signed(lane));
+            *sum = sum.plus(if (negative >> lane) & 1 == 0 { value } else { opposite });
         }
     } else {
         for (lane, sum) in sums.iter_mut().enumerate() {
-            *sum = if (active >> lane) & 1 == 0 { *sum } else { sum.plus(signed(lane)) };
+            let signed = if (negative >> lane) & 1 == 0 { value } else { opposite };
+            *sum = if (active >> lane) & 1 == 0 { *sum } else { sum.plus(signed) };
         }
     }
 }

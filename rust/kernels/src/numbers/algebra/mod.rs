@@ -1,9 +1,8 @@
 //! What numbers are that consist of one or two planes: real, complex, or pairs.
 
-use crate::numbers::{Ratio, Real};
+use crate::numbers::{Ratio, Real, lanes, number};
 use num_complex::Complex;
 use pulp::{Scalar, Simd};
-use std::array::from_fn;
 use std::fmt::Debug;
 
 /// Vectors of numbers of `P` planes.
@@ -66,11 +65,11 @@ pub trait Algebra<const P: usize>: Copy + Debug + Send + Sync {
     /// The product of the numbers of a vector.
     #[inline(always)]
     fn product_of_lanes<T: Real, S: Simd>(_: S, vector: Planes<T, S, P>) -> [f64; P] {
-        let lanes: [&[T]; P] = from_fn(|plane| bytemuck::cast_slice(std::slice::from_ref(&vector[plane])));
-        (0..lanes[0].len())
-            .map(|lane| from_fn(|plane| lanes[plane][lane].into()))
-            .reduce(Self::times)
-            .expect("a vector has lanes")
+        let mut product = number::<T, S, P>(&vector, 0);
+        for lane in 1..lanes::<T, S>() {
+            product = Self::times(product, number::<T, S, P>(&vector, lane));
+        }
+        product
     }
 
     /// `a * b`, of single numbers.
@@ -213,14 +212,8 @@ impl Algebra<2> for Complexes {
     ) -> (Planes<T, S, 2>, T::Vector<S>) {
         let square = Self::magnitude::<T, S>(simd, [b, bi]);
         let inverse = T::over(simd, T::splat(simd, T::ONE), square);
-        let product = Self::product::<T, S>(simd, a, [b, T::negated(simd, bi)]);
-        (
-            product.map(
-                #[inline(always)]
-                |plane| T::times(simd, plane, inverse),
-            ),
-            square,
-        )
+        let [re, im] = Self::product::<T, S>(simd, a, [b, T::negated(simd, bi)]);
+        ([T::times(simd, re, inverse), T::times(simd, im, inverse)], square)
     }
 
     fn log_cosh([re, im]: [f64; 2]) -> Complex<f64> {
@@ -289,16 +282,16 @@ impl Algebra<2> for Pairs {
     #[inline(always)]
     fn product_plus<T: Real, S: Simd>(
         simd: S,
-        a: Planes<T, S, 2>,
-        b: Planes<T, S, 2>,
-        c: Planes<T, S, 2>,
+        [a, ai]: Planes<T, S, 2>,
+        [b, bi]: Planes<T, S, 2>,
+        [c, ci]: Planes<T, S, 2>,
     ) -> Planes<T, S, 2> {
-        from_fn(|plane| T::times_plus(simd, a[plane], b[plane], c[plane]))
+        [T::times_plus(simd, a, b, c), T::times_plus(simd, ai, bi, ci)]
     }
 
     #[inline(always)]
-    fn product<T: Real, S: Simd>(simd: S, a: Planes<T, S, 2>, b: Planes<T, S, 2>) -> Planes<T, S, 2> {
-        from_fn(|plane| T::times(simd, a[plane], b[plane]))
+    fn product<T: Real, S: Simd>(simd: S, [a, ai]: Planes<T, S, 2>, [b, bi]: Planes<T, S, 2>) -> Planes<T, S, 2> {
+        [T::times(simd, a, b), T::times(simd, ai, bi)]
     }
 
     #[inline(always)]
@@ -351,15 +344,19 @@ impl Algebra<2> for Pairs {
     }
 
     #[inline(always)]
-    fn product_of_lanes<T: Real, S: Simd>(simd: S, vector: Planes<T, S, 2>) -> [f64; 2] {
-        vector.map(|plane| T::product_of_lanes(simd, plane).into())
+    fn product_of_lanes<T: Real, S: Simd>(simd: S, [a, b]: Planes<T, S, 2>) -> [f64; 2] {
+        [T::product_of_lanes(simd, a).into(), T::product_of_lanes(simd, b).into()]
     }
 }
 
 /// Whether vector code may take the sines of all these.
 #[inline(always)]
 fn within_angles<T: Real>(numbers: &[T]) -> bool {
-    numbers.iter().fold(true, |within, &number| within & T::ANGLES.contains(&number.into()))
+    let mut within = true;
+    for &number in numbers {
+        within &= T::ANGLES.contains(&number.into());
+    }
+    within
 }
 
 fn real_log_cosh(number: f64) -> f64 {

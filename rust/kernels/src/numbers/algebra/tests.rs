@@ -1,6 +1,7 @@
 use super::*;
+use crate::numbers::{dispatch, each_level};
 use proptest::prelude::*;
-use pulp::{Arch, WithSimd};
+use pulp::WithSimd;
 
 type C = Complex<f64>;
 
@@ -39,10 +40,12 @@ fn the_product_of_the_numbers_of_a_vector() {
             S::F64_LANES as i32
         }
     }
-    let lanes = Arch::new().dispatch(Count);
-    let [complex, pair] = Arch::new().dispatch(Lanes([0.75, -1.25]));
-    near(complex, C::new(0.75, -1.25).powi(lanes), 1e-14);
-    assert_eq!(pair, [0.75_f64.powi(lanes), (-1.25_f64).powi(lanes)]);
+    for _ in each_level() {
+        let lanes = dispatch(Count);
+        let [complex, pair] = dispatch(Lanes([0.75, -1.25]));
+        near(complex, C::new(0.75, -1.25).powi(lanes), 1e-14);
+        assert_eq!(pair, [0.75_f64.powi(lanes), (-1.25_f64).powi(lanes)]);
+    }
 }
 
 proptest! {
