@@ -3,10 +3,9 @@
 use crate::amplitudes::{JastrowArguments, RbmArguments, SlaterArguments, with_determinants, with_types};
 use crate::errors::invalid;
 use crate::products::{Machine, ProductArguments};
-use crate::rules::{check_indices, read_key, read_sweep, real_numbers, with_rule};
+use crate::rules::{MakeRule, check_indices, read_key, read_sweep, real_numbers, with_rule};
 use ferroket_kernels::amplitudes::{Walker, jastrow, product, rbm, slater};
 use ferroket_kernels::numbers::Real;
-use ferroket_kernels::sampling::rules::TransitionRule;
 use ferroket_kernels::sampling::{self, Sampling};
 use ferroket_kernels::sites::LocalIndex;
 use ferroket_xla_ffi::{Arguments, DataType, Element, Error, Frame, Rows, handler};
@@ -42,7 +41,7 @@ handler! {
 fn call_rbm(frame: &Frame) -> Result<(), Error> {
     let mut args = frame.arguments();
     let chains = &Chains::read(frame, &mut args)?;
-    with_rule!(chains.frame, args, &chains.sizes, true, rule => {
+    with_rule(chains.frame, args, &chains.sizes, true, |mut args, rule| {
         let amplitudes = RbmArguments::read(&mut args)?;
         args.finish()?;
         with_types!(amplitudes, false, (T, A, P) => {
@@ -55,13 +54,13 @@ fn call_rbm(frame: &Frame) -> Result<(), Error> {
 fn call_jastrow(frame: &Frame) -> Result<(), Error> {
     let mut args = frame.arguments();
     let chains = &Chains::read(frame, &mut args)?;
-    with_rule!(chains.frame, args, &chains.sizes, true, rule => {
+    with_rule(chains.frame, args, &chains.sizes, true, |mut args, rule| {
         let amplitudes = JastrowArguments::read(&mut args)?;
         args.finish()?;
         if amplitudes.planes()?.0 == DataType::F32 {
-            run_jastrow::<f32, _>(chains, amplitudes, rule)
+            run_jastrow::<f32>(chains, amplitudes, rule)
         } else {
-            run_jastrow::<f64, _>(chains, amplitudes, rule)
+            run_jastrow::<f64>(chains, amplitudes, rule)
         }
     })
 }
@@ -69,7 +68,7 @@ fn call_jastrow(frame: &Frame) -> Result<(), Error> {
 fn call_slater(frame: &Frame) -> Result<(), Error> {
     let mut args = frame.arguments();
     let chains = &Chains::read(frame, &mut args)?;
-    with_rule!(chains.frame, args, &chains.sizes, true, rule => {
+    with_rule(chains.frame, args, &chains.sizes, true, |mut args, rule| {
         let amplitudes = SlaterArguments::read(frame, &mut args)?;
         args.finish()?;
         with_determinants!(amplitudes, chains.sites(), determinants => {
@@ -81,7 +80,7 @@ fn call_slater(frame: &Frame) -> Result<(), Error> {
 fn call_product(frame: &Frame) -> Result<(), Error> {
     let mut args = frame.arguments();
     let chains = &Chains::read(frame, &mut args)?;
-    with_rule!(chains.frame, args, &chains.sizes, true, rule => {
+    with_rule(chains.frame, args, &chains.sizes, true, |mut args, rule| {
         let factors = ProductArguments::read(frame, &mut args)?;
         args.finish()?;
         let machines = factors.machines(chains.sites())?;
@@ -91,11 +90,7 @@ fn call_product(frame: &Frame) -> Result<(), Error> {
     })
 }
 
-fn run_jastrow<T: Real + Element, R: TransitionRule>(
-    chains: &Chains,
-    amplitudes: JastrowArguments,
-    rule: impl Fn() -> R + Sync,
-) -> Result<(), Error> {
+fn run_jastrow<T: Real + Element>(chains: &Chains, amplitudes: JastrowArguments, rule: &MakeRule) -> Result<(), Error> {
     let walker = jastrow::Walker::new(amplitudes.tables::<T>(1, chains.sites())?, chains.sites());
     let walker = walker.map_err(|error| invalid(&error))?;
     chains.run(|| walker.clone(), rule)
@@ -137,39 +132,43 @@ impl<'a, 'f> Chains<'a, 'f> {
     }
 
     /// Has the threads of the pool run the chains.
-    fn run<W: Walker, R: TransitionRule>(
-        &self,
-        walker: impl Fn() -> W + Sync,
-        rule: impl Fn() -> R + Sync,
-    ) -> Result<(), Error> {
-        let Self { frame, start, numbers, power, ref sampling, .. } = *self;
+    fn run<W: Walker>(&self, walker: impl Fn() -> W + Sync, rule: &MakeRule) -> Result<(), Error> {
+        let Self { start, numbers, power, ref sampling, .. } = *self;
         let sites = self.sites();
-        let mut results = frame.results();
-        let samples = results.typed::<LocalIndex>("samples")?;
-        let result = results.any("accepted")?;
-        results.finish()?;
-        result.expect_dims(&[numbers.len()])?;
-        samples.expect_rank(3)?;
-        let length = samples.dims()[1];
-        samples.expect_dims(&[numbers.len(), length, sites])?;
         let beginning = walker();
         for (start, number) in start.chunks(sites.max(1)).zip(numbers) {
             let checked = beginning.check(start);
             checked.map_err(|error| Error::invalid(format!("chain {number} can't begin: {error}")))?;
         }
-        let of_chain = length * sites;
-        let mut accepted = vec![0; numbers.len()];
-        let parts = (Rows::new(samples.into_mut_slice(), of_chain), Rows::new(&mut accepted, 1));
-        frame.pool().for_each_part(numbers.len(), 1, parts, |range: Range<usize>, (samples, accepted)| {
+        self.deal(&|chains, samples, accepted| {
             let (mut walker, mut rule) = (walker(), rule());
-            let mut rest = samples.into_slice();
-            for (chain, accepted) in range.zip(accepted.into_slice()) {
+            let of_chain = samples.len() / chains.len();
+            let mut rest = samples;
+            for (chain, accepted) in chains.zip(accepted) {
                 let samples;
                 (samples, rest) = rest.split_at_mut(of_chain);
                 let start = &start[chain * sites..][..sites];
                 *accepted =
                     sampling::run(sampling, power, numbers[chain].into(), &mut walker, &mut rule, start, samples);
             }
+        })
+    }
+
+    /// Deals the chains out: `run` gets the places of some, to write their samples, and how many moves each accepted.
+    fn deal(&self, run: &(dyn Fn(Range<usize>, &mut [LocalIndex], &mut [u64]) + Sync)) -> Result<(), Error> {
+        let (sites, chains) = (self.sites(), self.numbers.len());
+        let mut results = self.frame.results();
+        let samples = results.typed::<LocalIndex>("samples")?;
+        let result = results.any("accepted")?;
+        results.finish()?;
+        result.expect_dims(&[chains])?;
+        samples.expect_rank(3)?;
+        let length = samples.dims()[1];
+        samples.expect_dims(&[chains, length, sites])?;
+        let mut accepted = vec![0; chains];
+        let parts = (Rows::new(samples.into_mut_slice(), length * sites), Rows::new(&mut accepted, 1));
+        self.frame.pool().for_each_part(chains, 1, parts, |range, (samples, accepted)| {
+            run(range, samples.into_slice(), accepted.into_slice());
         })?;
         if result.dtype() == DataType::I32 {
             for (to, accepted) in result.typed::<i32>()?.into_mut_slice().iter_mut().zip(accepted) {

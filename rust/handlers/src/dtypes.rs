@@ -1,6 +1,8 @@
 //! From the element types of a call to the types of Rust.
 
+use ferroket_xla_ffi::{AnyBuffer, DataType, Error};
 use num_complex::Complex;
+use std::borrow::Cow;
 
 /// The nearest number in single precision.
 #[allow(clippy::cast_possible_truncation, reason = "the nearest number is wanted")]
@@ -43,35 +45,43 @@ macro_rules! with_number_type {
 
 pub(crate) use with_number_type;
 
+/// The values of an operator in double precision.
+pub(crate) enum Weights<'a> {
+    Real(Cow<'a, [f64]>),
+    Complex(Cow<'a, [Complex<f64>]>),
+}
+
+impl<'a> Weights<'a> {
+    pub(crate) fn of(values: AnyBuffer<'a>) -> Result<Self, Error> {
+        Ok(match values.dtype() {
+            DataType::F32 => Self::Real(values.typed::<f32>()?.as_slice().iter().map(|&v| v.into()).collect()),
+            DataType::F64 => Self::Real(values.typed()?.as_slice().into()),
+            DataType::C64 => {
+                let wide = |v: &Complex<f32>| Complex::new(v.re.into(), v.im.into());
+                Self::Complex(values.typed()?.as_slice().iter().map(wide).collect())
+            }
+            DataType::C128 => Self::Complex(values.typed()?.as_slice().into()),
+            other => {
+                return Err(Error::invalid(format!(
+                    "the values have dtype {other}, but must be real or complex floats"
+                )));
+            }
+        })
+    }
+}
+
 /// Evaluates `$body` with `$weights` standing for the values of an operator, as a slice of f64 or of complex f64.
 macro_rules! with_weights {
     ($values:expr, $weights:ident => $body:expr) => {{
-        use ferroket_xla_ffi::DataType;
-        use num_complex::Complex;
-        let values = $values;
-        match values.dtype() {
-            DataType::F32 => {
-                let wide: Vec<f64> = values.typed::<f32>()?.as_slice().iter().map(|&v| v.into()).collect();
-                let $weights = &wide[..];
+        match $crate::dtypes::Weights::of($values)? {
+            $crate::dtypes::Weights::Real(values) => {
+                let $weights = &*values;
                 $body
             }
-            DataType::F64 => {
-                let $weights = values.typed::<f64>()?.as_slice();
+            $crate::dtypes::Weights::Complex(values) => {
+                let $weights = &*values;
                 $body
             }
-            DataType::C64 => {
-                let wide = |v: &Complex<f32>| Complex::<f64>::new(v.re.into(), v.im.into());
-                let wide: Vec<_> = values.typed::<Complex<f32>>()?.as_slice().iter().map(wide).collect();
-                let $weights = &wide[..];
-                $body
-            }
-            DataType::C128 => {
-                let $weights = values.typed::<Complex<f64>>()?.as_slice();
-                $body
-            }
-            other => Err(ferroket_xla_ffi::Error::invalid(format!(
-                "the values have dtype {other}, but must be real or complex floats"
-            ))),
         }
     }};
 }

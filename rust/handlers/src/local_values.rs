@@ -155,20 +155,31 @@ impl<R: Ratios, F: Fn() -> R + Sync> Sweep<'_, '_, F> {
                 }
             }
         };
-        if local.dtype() == DataType::C64 {
-            let rows = Rows::new(local.typed::<Complex<f32>>()?.into_mut_slice(), 1);
-            pool.for_each_part(samples, share, rows, |range, local| {
-                let mut wide = vec![Complex::default(); range.len()];
-                evaluate(range, &mut wide);
-                for (local, wide) in local.into_slice().iter_mut().zip(wide) {
-                    *local = narrow(wide);
-                }
-            })?;
-        } else {
-            let rows = Rows::new(local.typed::<Complex<f64>>()?.into_mut_slice(), 1);
-            pool.for_each_part(samples, share, rows, |range, local| evaluate(range, local.into_slice()))?;
-        }
+        deal(pool, samples, share, local, &evaluate)?;
         first_error.into_result(samples)
+    }
+}
+
+/// Deals the samples out, at least so many a part, to be evaluated in double precision.
+fn deal(
+    pool: Pool,
+    samples: usize,
+    share: usize,
+    local: AnyBufferMut,
+    evaluate: &(dyn Fn(Range<usize>, &mut [Complex<f64>]) + Sync),
+) -> Result<(), Error> {
+    if local.dtype() == DataType::C64 {
+        let rows = Rows::new(local.typed::<Complex<f32>>()?.into_mut_slice(), 1);
+        pool.for_each_part(samples, share, rows, |range, local| {
+            let mut wide = vec![Complex::default(); range.len()];
+            evaluate(range, &mut wide);
+            for (local, wide) in local.into_slice().iter_mut().zip(wide) {
+                *local = narrow(wide);
+            }
+        })
+    } else {
+        let rows = Rows::new(local.typed::<Complex<f64>>()?.into_mut_slice(), 1);
+        pool.for_each_part(samples, share, rows, |range, local| evaluate(range, local.into_slice()))
     }
 }
 

@@ -1,11 +1,11 @@
 //! Markov chains around a network, which XLA evaluates, or its layers here.
 
-use crate::dtypes::with_weights;
+use crate::dtypes::Weights;
 use crate::errors::invalid;
 use crate::first_layer::read_layer;
 use crate::layers::read_layers;
 use crate::operators::{MatricesOf, Operator};
-use crate::rules::{check_indices, read_key, read_sweep, with_rule};
+use crate::rules::{MakeRule, Rule, check_indices, read_key, read_sweep, with_rule};
 use ferroket_kernels::amplitudes::FirstLayer;
 use ferroket_kernels::numbers::Real;
 use ferroket_kernels::sampling::rules::{Connected, TransitionRule};
@@ -141,9 +141,16 @@ fn run<'a, T: Real + Element>(
         let states = &LocalStates::new(sites).map_err(|error| invalid(&error))?;
         let Operator { form, values, .. } = Operator::<MatricesOf>::on_sites(frame, &mut args, sites.clone())?;
         args.finish()?;
-        with_weights!(values, values => proceed.all(&mut conversations, || Connected::new(&form, values, states)))?;
+        match Weights::of(values)? {
+            Weights::Real(values) => {
+                proceed.all(&mut conversations, &|| Rule::RealMatrices(Connected::new(&form, &values, states)))?;
+            }
+            Weights::Complex(values) => {
+                proceed.all(&mut conversations, &|| Rule::ComplexMatrices(Connected::new(&form, &values, states)))?;
+            }
+        }
     } else {
-        with_rule!(frame, args, sizes, begins, rule => {
+        with_rule(frame, args, sizes, begins, |args, rule| {
             args.finish()?;
             proceed.all(&mut conversations, rule)
         })?;
@@ -192,11 +199,7 @@ struct Proceed<'p, 'a, T> {
 
 impl<T: Real> Proceed<'_, '_, T> {
     /// Has all chains go on, by this rule.
-    fn all<R: TransitionRule>(
-        &self,
-        conversations: &mut [Conversation<T>],
-        rule: impl Fn() -> R + Sync,
-    ) -> Result<(), Error> {
+    fn all(&self, conversations: &mut [Conversation<T>], rule: &MakeRule) -> Result<(), Error> {
         let Self { frame, sampling, layer, teller, kept_words, share } = *self;
         let words = rule().kept();
         if kept_words != words {

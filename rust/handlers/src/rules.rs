@@ -1,46 +1,109 @@
 //! What proposes the moves of chains, and what all chains are told.
 
+use crate::dtypes::Weights;
 use crate::errors::invalid;
 use crate::operators::{Operator, TermsOf};
-use ferroket_kernels::sampling::rules::{ClusterTables, Clusters};
+use ferroket_kernels::connected::matrices::Matrices;
+use ferroket_kernels::connected::terms::SparseTerms;
+use ferroket_kernels::sampling::rules::{
+    Change, ClusterTables, Clusters, Connected, Exchange, Hamiltonian, Local, TransitionRule,
+};
 use ferroket_kernels::sampling::{KEY_WORDS, Key};
 use ferroket_kernels::sites::{LocalIndex, Sites, StateRange};
 use ferroket_xla_ffi::{AnyBuffer, Arguments, DataType, Error, Frame};
+use num_complex::Complex;
+use rand::Rng;
 
-/// Evaluates `$body` with `$rule` for a function that makes a chain's rule on sites with `$sizes` local states, whose
-/// arguments are taken from `$args`. They are checked where chains begin.
-macro_rules! with_rule {
-    ($frame:expr, $args:expr, $sizes:expr, $begins:expr, $rule:ident => $body:expr) => {{
-        use ferroket_kernels::sampling::rules::{Exchange, Hamiltonian, Local};
-        let (frame, sizes): (&Frame, &[LocalIndex]) = ($frame, $sizes);
-        match frame.attr_str("rule")? {
-            "local" => {
-                let $rule = || Local::new(sizes);
-                $body
-            }
-            "exchange" => {
-                let tables = $crate::rules::ClustersOf::read(&mut $args)?;
-                let clusters = tables.clusters(sizes.len(), $begins)?;
-                let $rule = || Exchange::new(clusters);
-                $body
-            }
-            "hamiltonian" => {
-                let operator = $crate::rules::read_operator(frame, &mut $args, sizes)?;
-                let form = operator.form;
-                $crate::dtypes::with_weights!(operator.values, values => {
-                    let sparse = ferroket_kernels::connected::terms::SparseTerms::new(&form, values);
-                    let $rule = || Hamiltonian::new(&sparse);
-                    $body
-                })
-            }
-            other => {
-                Err(Error::invalid(format!("there is no rule '{other}', but 'local', 'exchange' and 'hamiltonian'")))
-            }
-        }
-    }};
+/// Any of the rules, so that chains are compiled once for all of them.
+pub(crate) enum Rule<'a> {
+    Local(Local<'a>),
+    Exchange(Exchange<'a>),
+    RealTerms(Hamiltonian<'a, f64>),
+    ComplexTerms(Hamiltonian<'a, Complex<f64>>),
+    RealMatrices(Connected<'a, Matrices<'a>, f64>),
+    ComplexMatrices(Connected<'a, Matrices<'a>, Complex<f64>>),
 }
 
-pub(crate) use with_rule;
+/// Evaluates `$body` with `$rule` for what a rule is of.
+macro_rules! of_any {
+    ($any:expr, $rule:ident => $body:expr) => {
+        match $any {
+            Rule::Local($rule) => $body,
+            Rule::Exchange($rule) => $body,
+            Rule::RealTerms($rule) => $body,
+            Rule::ComplexTerms($rule) => $body,
+            Rule::RealMatrices($rule) => $body,
+            Rule::ComplexMatrices($rule) => $body,
+        }
+    };
+}
+
+impl TransitionRule for Rule<'_> {
+    fn visit(&mut self, indices: &[LocalIndex]) {
+        of_any!(self, rule => rule.visit(indices));
+    }
+
+    #[inline(never)]
+    fn propose(&mut self, rng: &mut impl Rng, indices: &[LocalIndex], change: &mut Change) -> Option<f64> {
+        of_any!(self, rule => rule.propose(rng, indices, change))
+    }
+
+    fn accept(&mut self) {
+        of_any!(self, rule => rule.accept());
+    }
+
+    fn reject(&mut self) {
+        of_any!(self, rule => rule.reject());
+    }
+
+    fn kept(&self) -> usize {
+        of_any!(self, rule => rule.kept())
+    }
+
+    fn keep(&self, words: &mut [u32]) {
+        of_any!(self, rule => rule.keep(words));
+    }
+
+    fn restore(&mut self, indices: &[LocalIndex], words: &[u32]) {
+        of_any!(self, rule => rule.restore(indices, words));
+    }
+}
+
+/// Makes a chain's rule.
+pub(crate) type MakeRule<'r> = dyn Fn() -> Rule<'r> + Sync + 'r;
+
+/// Calls `run` with what makes a chain's rule on sites with so many local states, and with the arguments behind those of the
+/// rule. These are checked where chains begin.
+pub(crate) fn with_rule<'a, 'f>(
+    frame: &Frame<'a>,
+    mut args: Arguments<'f, 'a>,
+    sizes: &[LocalIndex],
+    begins: bool,
+    run: impl for<'r> FnOnce(Arguments<'f, 'a>, &MakeRule<'r>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    match frame.attr_str("rule")? {
+        "local" => run(args, &|| Rule::Local(Local::new(sizes))),
+        "exchange" => {
+            let tables = ClustersOf::read(&mut args)?;
+            let clusters = tables.clusters(sizes.len(), begins)?;
+            run(args, &|| Rule::Exchange(Exchange::new(clusters)))
+        }
+        "hamiltonian" => {
+            let Operator { form, values, .. } = read_operator(frame, &mut args, sizes)?;
+            match Weights::of(values)? {
+                Weights::Real(values) => {
+                    let terms = SparseTerms::new(&form, &values);
+                    run(args, &|| Rule::RealTerms(Hamiltonian::new(&terms)))
+                }
+                Weights::Complex(values) => {
+                    let terms = SparseTerms::new(&form, &values);
+                    run(args, &|| Rule::ComplexTerms(Hamiltonian::new(&terms)))
+                }
+            }
+        }
+        other => Err(Error::invalid(format!("there is no rule '{other}', but 'local', 'exchange' and 'hamiltonian'"))),
+    }
+}
 
 /// What the random numbers of all chains depend on.
 pub(crate) fn read_key(args: &mut Arguments) -> Result<Key, Error> {

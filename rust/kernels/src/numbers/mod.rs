@@ -5,6 +5,7 @@ mod functions;
 mod limits;
 mod planes;
 mod real;
+#[cfg(all(test, target_arch = "x86_64"))]
 mod rounding;
 mod scalars;
 mod simd;
@@ -19,7 +20,6 @@ pub use weights::{Ratio, Weight};
 
 pub(crate) use planes::{add_signed, at, complex, lanes, planes, planes_mut, sign, vectors, vectors_mut};
 pub(crate) use real::CACHE_LINE;
-pub(crate) use rounding::with_subnormals;
 #[cfg(all(test, target_arch = "x86_64"))]
 pub(crate) use rounding::without_subnormals;
 pub(crate) use simd::{copy, vectorized};

@@ -11,14 +11,15 @@ use crate::Error;
 use crate::error::check;
 use crate::numbers::{Ratio, Real, complex};
 use crate::sites::LocalIndex;
-use faer::traits::ComplexField;
+use elimination::Entry;
 use num_complex::Complex;
 use std::f64::consts::PI;
 use std::fmt::Debug;
-use std::ops::{AddAssign, Div, Neg, Range, Sub};
+use std::ops::{AddAssign, Div, Range};
 
 mod connected;
 mod derivatives;
+mod elimination;
 mod moves;
 mod ratios;
 mod solver;
@@ -31,9 +32,7 @@ pub use ratios::{Amplitudes, Change};
 pub use walker::Walker;
 
 /// What orbitals are: real or complex numbers.
-pub trait Orbital:
-    Ratio + ComplexField + Debug + AddAssign + Neg<Output = Self> + Sub<Output = Self> + Div<Output = Self>
-{
+pub trait Orbital: Ratio + Entry + Debug + AddAssign + Div<Output = Self> {
     /// 1.
     const ONE: Self;
 

@@ -1,12 +1,9 @@
-//! Determinants, and W = M A⁻¹, by LU decompositions with partial pivoting.
+//! Determinants, and W = M A⁻¹, by Gaussian elimination.
 
+use super::elimination::Elimination;
 use super::{Orbital, Sector, Slater};
-use crate::numbers::with_subnormals;
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::lu::partial_pivoting::{factor, solve};
-use faer::perm::PermRef;
-use faer::{MatMut, MatRef, Par, Spec};
 use num_complex::Complex;
+use pulp::Arch;
 
 /// A number, as the logarithm of its modulus, and its sign or phase.
 #[derive(Debug, Clone, Copy)]
@@ -58,12 +55,9 @@ impl<E: Orbital> Determinant<E> {
     }
 }
 
-/// The memory that decompositions take.
+/// The memory that elimination takes.
 pub(super) struct Solver<E> {
-    matrix: Vec<E>,
-    order: Vec<usize>,
-    inverse_order: Vec<usize>,
-    memory: MemBuffer,
+    rows: Vec<E>,
 }
 
 impl<E: Orbital> Solver<E> {
@@ -75,16 +69,7 @@ impl<E: Orbital> Solver<E> {
 
     /// For up to so many fermions, and empty modes.
     pub(super) fn new(fermions: usize, empty: usize) -> Self {
-        let factor = factor::lu_in_place_scratch::<usize, E>(fermions, fermions, Par::Seq, Spec::default());
-        let solve = solve::solve_in_place_scratch::<usize, E>(fermions, empty, Par::Seq);
-        let inverse = solve::solve_transpose_in_place_scratch::<usize, E>(fermions, fermions, Par::Seq);
-        let memory = factor.or(solve).or(inverse);
-        Self {
-            matrix: vec![E::default(); fermions * fermions],
-            order: vec![0; fermions],
-            inverse_order: vec![0; fermions],
-            memory: MemBuffer::new(memory),
-        }
+        Self { rows: vec![E::default(); fermions * row_len(fermions, empty.max(fermions))] }
     }
 
     /// det A of the rows of M `(modes, n)` that are occupied, n of them. With `empty` modes given, their rows of W
@@ -96,29 +81,25 @@ impl<E: Orbital> Solver<E> {
         empty: impl Iterator<Item = usize>,
         w: &mut [E],
     ) -> Determinant<E> {
-        with_subnormals(|| self.solve_at_all(orbitals, occupied, empty, w))
-    }
-
-    fn solve_at_all(
-        &mut self,
-        orbitals: &[E],
-        occupied: impl ExactSizeIterator<Item = usize> + Clone,
-        empty: impl Iterator<Item = usize>,
-        w: &mut [E],
-    ) -> Determinant<E> {
         let n = occupied.len();
-        let determinant = self.decompose(orbitals, occupied);
-        if n == 0 || w.is_empty() {
-            return determinant;
+        if n == 0 {
+            return Determinant::ONE;
         }
-        // The transposes are stored by columns: Aᵀ Wᵀ = Mᵀ.
-        for (row, mode) in w.chunks_exact_mut(n).zip(empty) {
-            row.copy_from_slice(&orbitals[mode * n..][..n]);
+        let width = row_len(n, w.len() / n);
+        // The transposes: Aᵀ Wᵀ = Mᵀ.
+        let rows = &mut self.rows[..n * width];
+        let row = |mode: usize| &orbitals[mode * n..][..n];
+        for (column, mode) in occupied.clone().chain(empty).enumerate() {
+            for (to, &number) in rows.chunks_exact_mut(width).zip(row(mode)) {
+                to[column] = number;
+            }
         }
-        let columns = w.len() / n;
-        let w = MatMut::from_column_major_slice_mut(w, n, columns);
-        let (lu, order, memory) = self.decomposed(n);
-        solve::solve_in_place(lu, lu, order, w, Par::Seq, memory);
+        let determinant = eliminate(n, rows, || occupied.flat_map(row));
+        for (column, of_mode) in w.chunks_exact_mut(n).enumerate() {
+            for (number, from) in of_mode.iter_mut().zip(rows.chunks_exact(width)) {
+                *number = from[n + column];
+            }
+        }
         determinant
     }
 
@@ -130,54 +111,50 @@ impl<E: Orbital> Solver<E> {
         occupied: impl ExactSizeIterator<Item = usize> + Clone,
         inverse: &mut [E],
     ) -> Determinant<E> {
-        with_subnormals(|| {
-            let n = occupied.len();
-            let determinant = self.decompose(orbitals, occupied);
-            if n > 0 {
-                inverse.fill(E::default());
-                inverse.iter_mut().step_by(n + 1).for_each(|diagonal| *diagonal = E::ONE);
-                // By columns it is A⁻¹, and what was decomposed is Aᵀ.
-                let inverse = MatMut::from_column_major_slice_mut(inverse, n, n);
-                let (lu, order, memory) = self.decomposed(n);
-                solve::solve_transpose_in_place(lu, lu, order, inverse, Par::Seq, memory);
-            }
-            determinant
-        })
-    }
-
-    /// Decomposes Aᵀ, with the rows of M `(modes, n)` that are occupied in A.
-    fn decompose(&mut self, orbitals: &[E], occupied: impl ExactSizeIterator<Item = usize> + Clone) -> Determinant<E> {
         let n = occupied.len();
         if n == 0 {
             return Determinant::ONE;
         }
         let row = |mode: usize| &orbitals[mode * n..][..n];
-        let matrix = &mut self.matrix[..n * n];
-        for (column, mode) in matrix.chunks_exact_mut(n).zip(occupied.clone()) {
-            column.copy_from_slice(row(mode));
+        let width = row_len(n, n);
+        let rows = &mut self.rows[..n * width];
+        rows.fill(E::default());
+        for (place, mode) in occupied.clone().enumerate() {
+            rows[place * width + n + place] = E::ONE;
+            for (to, &number) in rows.chunks_exact_mut(width).zip(row(mode)) {
+                to[place] = number;
+            }
         }
-        let mut matrix = MatMut::from_column_major_slice_mut(matrix, n, n);
-        let memory = MemStack::new(&mut self.memory);
-        let (order, inverse) = (&mut self.order[..n], &mut self.inverse_order[..n]);
-        let (info, _) = factor::lu_in_place(matrix.as_mut(), order, inverse, Par::Seq, memory, Spec::default());
-        // Behind a pivot of 0, the largest there was, come no numbers.
-        if (0..n).any(|place| matrix[(place, place)].modulus() == 0.0)
-            && occupied.flat_map(row).all(|number| number.modulus().is_finite())
-        {
-            return Determinant::ZERO;
+        let determinant = eliminate(n, rows, || occupied.flat_map(row));
+        for (to, from) in inverse.chunks_exact_mut(n).zip(rows.chunks_exact(width)) {
+            to.copy_from_slice(&from[n..][..n]);
         }
-        let sign = if info.transposition_count % 2 == 1 { -E::ONE } else { E::ONE };
-        (0..n).fold(Determinant { log: 0.0, phase: sign }, |so_far, place| {
-            so_far.times(Determinant::of(matrix[(place, place)]))
-        })
+        determinant
     }
+}
 
-    /// What [`Solver::decompose`] has left, and memory to go on.
-    fn decomposed(&mut self, n: usize) -> (MatRef<'_, E>, PermRef<'_, usize>, &mut MemStack) {
-        let lu = MatRef::from_column_major_slice(&self.matrix[..n * n], n, n);
-        let order = PermRef::new_checked(&self.order[..n], &self.inverse_order[..n], n);
-        (lu, order, MemStack::new(&mut self.memory))
+/// How many numbers the rows of \[A | B\] take. Where their number is a multiple of a large power of two, there are some
+/// more: else the numbers of a column would have the same few places in the cache.
+fn row_len(n: usize, columns: usize) -> usize {
+    let len = n + columns;
+    if len.is_multiple_of(64) { len + 8 } else { len }
+}
+
+/// Solves `Aᵀ X = B`, see [`Elimination`], and says what det A is. `numbers` are those of A.
+fn eliminate<'a, E: Orbital, N: Iterator<Item = &'a E>>(
+    n: usize,
+    rows: &mut [E],
+    numbers: impl FnOnce() -> N,
+) -> Determinant<E> {
+    let width = rows.len() / n;
+    let is_even = Arch::new().dispatch(Elimination { n, rows: &mut *rows });
+    let pivots = rows.iter().step_by(width + 1).take(n);
+    // Behind a pivot of 0, the largest there was, come no numbers.
+    if pivots.clone().any(|pivot| pivot.modulus() == 0.0) && numbers().all(|number| number.modulus().is_finite()) {
+        return Determinant::ZERO;
     }
+    let sign = if is_even { E::ONE } else { -E::ONE };
+    pivots.fold(Determinant { log: 0.0, phase: sign }, |so_far, &pivot| so_far.times(Determinant::of(pivot)))
 }
 
 /// The determinant of a small matrix, given by rows.
