@@ -61,13 +61,11 @@ PYTHON_SOURCES := $(shell find python -type f \( -name '*.py' -o -name '*.pyi' -
 
 # $(call install,VENV): uv does what pip does in a tenth of the time. It comes with .venv and serves the others too.
 install = $(BIN)/uv pip install --quiet --python $(1)
-# $(call install_package,VENV,OPTIONS): the package in place, its extension in cargo's release profile. The build
-# tool is installed beforehand, so a rebuild needs no network; it is looked for on PATH.
 install_wheel = $(call install,$(1)) --reinstall-package ferroket "$$(ls dist/*.whl)[mpich]" $(2)
-install_package = env -u MAKEFLAGS -u MFLAGS PATH="$(1)/bin:$$PATH" $(call install,$(1)) --no-build-isolation --reinstall-package ferroket -e '.[mpich]' $(2)
 
 # cargo has jobs of its own, and make's are not for it.
 CARGO := env -u MAKEFLAGS -u MFLAGS cargo
+MATURIN = env -u MAKEFLAGS -u MFLAGS VIRTUAL_ENV=$(VENV) PATH="$(BIN):$$PATH" $(BIN)/maturin
 
 # One interpreter for every cargo call: PyO3's build is cached by the interpreter's path.
 export PYO3_PYTHON := $(BIN)/python
@@ -287,7 +285,10 @@ $(VENV)/.examples: $(VENV)/.package pyproject.toml
 
 $(VENV)/.package: $(VENV)/.build pyproject.toml $(RUST_SOURCES)
 	@command -v cargo > /dev/null || { echo "Ferroket is built with cargo: install Rust from https://rustup.rs" >&2; exit 1; }
-	$(call install_package,$(VENV),-c $(NEWEST))
+	@$(call install,$(VENV)) -c $(NEWEST) -r pyproject.toml --extra mpich & packages=$$!; \
+	  echo "Compiling the extension, and installing the packages meanwhile: some minutes the first time"; \
+	  $(MATURIN) develop --release --locked --skip-install; status=$$?; wait $$packages && exit $$status
+	@env -u MAKEFLAGS -u MFLAGS PATH="$(BIN):$$PATH" $(call install,$(VENV)) --no-build-isolation --no-deps --reinstall-package ferroket -e .
 	@touch $@
 
 # The wheel is built against the stable ABI, for all Pythons, so nothing is compiled again.
@@ -321,7 +322,7 @@ debian-mpich debian-openmpi: debian-%:
 
 $(VENV)/.wheel: $(VENV)/.build README.md LICENSE pyproject.toml $(RUST_SOURCES) $(PYTHON_SOURCES)
 	rm -rf dist
-	$(BIN)/maturin build --release --locked --out dist $(WHEEL_ARGS)
+	$(MATURIN) build --release --locked --out dist $(WHEEL_ARGS)
 	@touch $@
 
 # `--only-binary` and the bare PATH show that a user needs no Rust and no compiler.

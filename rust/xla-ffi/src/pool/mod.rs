@@ -58,6 +58,11 @@ impl Pool<'_> {
     /// Calls `work(chunk)` exactly once for each chunk in `0..chunks`, on the calling thread and on those of the pool,
     /// in any order. After a panic in one chunk the remaining ones are skipped, and the panic is the error.
     pub fn for_each_chunk(&self, chunks: usize, work: impl Fn(usize) + Sync) -> Result<(), Error> {
+        self.run(chunks, &work)
+    }
+
+    /// What [`Pool::for_each_chunk`] does, compiled once for all closures.
+    fn run(&self, chunks: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Error> {
         let helpers = if chunks > 1 { self.threads().min(chunks) - 1 } else { 0 };
         // SAFETY: `finish` is called below, whatever happens: nothing in between can panic.
         let job = Arc::new(unsafe { Job::new(chunks, &work) });
@@ -106,6 +111,17 @@ impl Pool<'_> {
         parts: P,
         work: impl Fn(Range<usize>, P) + Sync,
     ) -> Result<(), Error> {
+        self.deal(len, min_len, parts, &work)
+    }
+
+    /// What [`Pool::for_each_part`] does, compiled once for all closures on such parts.
+    fn deal<P: Parts>(
+        &self,
+        len: usize,
+        min_len: usize,
+        parts: P,
+        work: &(dyn Fn(Range<usize>, P) + Sync),
+    ) -> Result<(), Error> {
         let ranges = Ranges::new(len, min_len, self.threads());
         let mut cells = Vec::with_capacity(ranges.count);
         let mut rest = parts;
@@ -116,7 +132,7 @@ impl Pool<'_> {
             cells.push(Mutex::new(Some(first)));
             rest = others;
         }
-        self.for_each_chunk(ranges.count, |chunk| {
+        self.run(ranges.count, &|chunk| {
             let part = cells[chunk].lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(part) = part {
                 work(ranges.get(chunk), part);
