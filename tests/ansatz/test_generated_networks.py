@@ -1,5 +1,6 @@
 """Random networks: the law of the samples, local energies and updates, beside enumeration and NetKet alone."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import flax.linen as nn
@@ -16,15 +17,24 @@ from generated_operators import checks
 from mpi import FULL
 
 pytestmark = [
-    pytest.mark.usefixtures("quick_compilation"),
+    pytest.mark.usefixtures("quick_compilation", "no_kept_programs"),
+    pytest.mark.thorough,
     pytest.mark.filterwarnings("ignore"),
     pytest.mark.timeout(1200),
 ]
 
 NETWORKS = 40
-"""For each space; a tenth of them in `make test`."""
+"""For each space."""
 PHASES = [phase for phase in Phase if FULL or phase is not Phase.shrink]
 """To find a smaller network takes minutes, so it is done when all tests are asked for."""
+
+
+@pytest.fixture(scope="module")
+def no_kept_programs() -> Iterator[None]:
+    """Writing some compiled programs to JAX's cache ends the process, in XLA; and no other run has these networks."""
+    jax.config.update("jax_enable_compilation_cache", False)
+    yield
+    jax.config.update("jax_enable_compilation_cache", True)
 
 
 def is_evaluated(setting: Setting, model: nn.Module) -> bool:

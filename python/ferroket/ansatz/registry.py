@@ -93,7 +93,11 @@ def _differs(ansatz: Ansatz, model: Any, variables: Any, hilbert: Any) -> str | 
             log_psi = with_primitives(model.apply)(variables, x)
             return log_psi - log_psi[0]
 
-        return TRACED if are_traced(variables) else differ(of_ansatz, of_model, variables, subject.configurations())
+        if are_traced(variables):
+            return TRACED
+        # Large parameters in single precision would leave differences of logarithms no digits.
+        precise = jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, float)), variables)
+        return differ(of_ansatz, of_model, precise, subject.configurations())
 
     found = remembered("amplitudes", subject, variables, answer)
     # Then what tells is the exact class of the model, and the shapes of its parameters.
