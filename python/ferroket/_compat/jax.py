@@ -14,8 +14,6 @@ from functools import partial, wraps
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 from ferroket._compat.names import Private
 
 _EXECUTABLE = "to see each compiled program before it runs, with its devices and collectives"
@@ -175,6 +173,7 @@ class Compilation:
         Returns:
             None if the program isn't all in its text: where a function without a name partitions a part of it.
         """
+        import numpy as np
         from jax._src.lib import xla_client
 
         text = self.text()
@@ -208,6 +207,7 @@ def replace_compilation(provide: Callable[[Compilation], Any]) -> None:
     What was replaced before is what ``compilation.compile`` does.
     """
     import jax
+    import numpy as np
     from jax._src import compiler
 
     compile_or_get_cached = compiler.compile_or_get_cached
@@ -250,6 +250,8 @@ def tiles_of_sharding(sharding: Any, n_dims: int) -> tuple[Any, Any]:
         The devices in the order of the device assignment, and their numbers in it, with a dimension for each of the
         array (and maybe more, for copies); None in place of the numbers if each device has the whole array.
     """
+    import numpy as np
+
     tiles = sharding._to_xla_hlo_sharding(n_dims)
     devices = sharding._device_assignment
     if tiles.is_replicated():

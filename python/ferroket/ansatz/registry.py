@@ -96,7 +96,7 @@ def _differs(ansatz: Ansatz, model: Any, variables: Any, hilbert: Any) -> str | 
         if are_traced(variables):
             return TRACED
         # Large parameters in single precision would leave differences of logarithms no digits.
-        precise = jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, float)), variables)
+        precise = jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float64)), variables)
         return differ(of_ansatz, of_model, precise, subject.configurations())
 
     found = remembered("amplitudes", subject, variables, answer)

@@ -181,6 +181,8 @@ def near(variables: Any, spread: jax.Array, key: jax.Array) -> Any:
         leaf = jnp.asarray(leaf)
         if not jnp.issubdtype(leaf.dtype, jnp.inexact):
             return leaf
+        # Where the network's own parameters are no numbers, others may tell.
+        leaf = jnp.where(jnp.isfinite(leaf) | (spread == 0), leaf, 0)
         by, more = (jax.random.normal(key, leaf.shape, leaf.dtype) for key in jax.random.split(key))
         size = 0.3 + jnp.sqrt((jnp.abs(leaf) ** 2).mean()) if leaf.size else 0.0
         return (leaf + spread * (leaf * by + size * more)).astype(leaf.dtype)
