@@ -12,7 +12,9 @@ import pytest
 import ferroket as fk
 from ferroket.ansatz import first_layer
 from ferroket.ansatz.first_layer import FirstLayer
+from ferroket.ansatz.verification import TRACED, mismatch_reason
 from ferroket.bench import models
+from ferroket.local_energy.any_network import update_unsupported_reason
 from ferroket.natural_gradient import verification as of_derivatives
 
 SPINS = nk.hilbert.Spin(0.5, 6)
@@ -103,3 +105,33 @@ def test_a_network_whose_numbers_are_never_finite() -> None:
     explained = fk.explain(state_of(Never()), ISING)
     assert explained.first_layer is None
     assert "nothing can be compared" in str(explained)
+
+
+def test_a_network_that_is_traced_first() -> None:
+    """Nothing is kept of that: with values it is compared, and updated."""
+    model = models.MLP((5, 3))
+    state = state_of(model)
+    x = state.samples.reshape(-1, 6)
+
+    def reason(variables: Any) -> str | None:
+        return update_unsupported_reason(state._apply_fun, variables, ISING, x.dtype)
+
+    reasons: list[str | None] = []
+    jax.make_jaxpr(lambda variables: reasons.append(reason(variables)))(state.variables)
+    assert reasons == [TRACED]
+    assert reason(state.variables) is None
+
+
+def test_large_logarithms_in_single_precision() -> None:
+    """What is wrong is seen, however large the numbers are, and phases count up to whole turns."""
+    x = jnp.asarray(SPINS.all_states(), np.float32)
+    variables = {"params": {"w": jnp.full(6, 50.0, np.float32)}}
+
+    def log_psi(variables: Any, x: jax.Array) -> jax.Array:
+        return x @ variables["params"]["w"] - 1000.0
+
+    assert mismatch_reason(lambda v, x: 2 * log_psi(v, x), log_psi, variables, x) == WRONG
+    assert (
+        mismatch_reason(lambda v, x: 1j * (log_psi(v, x) + 2 * np.pi), lambda v, x: 1j * log_psi(v, x), variables, x)
+        is None
+    )

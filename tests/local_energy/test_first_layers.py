@@ -17,7 +17,7 @@ from ferroket.bench import models
 from ferroket.ffi import connected_sums
 from ferroket.ffi.first_layer import Layer
 from ferroket.local_energy import local_values
-from ferroket.local_energy.any_network import why_not_updated
+from ferroket.local_energy.any_network import update_unsupported_reason
 
 LATTICE = nk.graph.Square(4)
 SPINS = nk.hilbert.Spin(0.5, 16)
@@ -62,7 +62,7 @@ def compare(operator: Any, model: Any, width: int | None, *, dtype: Any = np.int
     assert ("connected_sums" in jaxpr) == (width is not None)
     if width is not None:
         assert f"[32,{width}] = connected_sums" in jaxpr
-    assert why_not_updated(model.apply, variables, operator, dtype) is None
+    assert update_unsupported_reason(model.apply, variables, operator, dtype) is None
     tolerance = 1e-5 if x.dtype == np.float32 or "float32" in str(model) else 1e-12
     found = jax.jit(evaluate)(variables, x, operator)
     expected = jax.jit(local_value_kernel_jax, static_argnums=0)(model.apply, variables, x, operator)

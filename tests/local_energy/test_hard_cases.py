@@ -160,7 +160,7 @@ class Uniform(fk.ansatz.Ansatz):
 
 def test_ansaetze_of_one_class_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "REGISTERED", list(registry.REGISTERED))
-    monkeypatch.setattr(registry, "_differs", lambda *_: None)  # they aren't the model's amplitudes
+    monkeypatch.setattr(registry, "_mismatch", lambda *_: None)  # they aren't the model's amplitudes
     state = make_state(nk.models.RBM())
     x = SPINS.all_states()
     for field in (0.5, -0.3):

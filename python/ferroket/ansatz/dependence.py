@@ -212,14 +212,20 @@ def _whether(eqn: Any, inputs: Sequence[Labels]) -> Sequence[Labels]:
 
 
 def _along_axis(eqn: Any, inputs: Sequence[Labels]) -> Sequence[Labels]:
-    """Primitives that put together, or exchange, the elements along an axis: cumulative sums, sorts."""
+    """Primitives whose results depend on all elements along an axis: sorts."""
     axis = eqn.params["axis"] if "axis" in eqn.params else eqn.params["dimension"]
     joined = _along(_join(*inputs), (axis,), keepdims=True)
     return [np.broadcast_to(joined, v.aval.shape) for v in eqn.outvars]
 
 
 def _cumulative(eqn: Any, inputs: Sequence[Labels]) -> Sequence[Labels]:
-    return _along_axis(eqn, inputs)
+    """What is made of the elements up to each place along an axis."""
+    axis = eqn.params["axis"]
+    labels = np.flip(inputs[0], axis) if eqn.params["reverse"] else inputs[0]
+    most = np.maximum.accumulate(labels, axis)
+    least = np.minimum.accumulate(np.where(labels == NONE, SEVERAL, labels), axis)
+    joined = np.where((most == NONE) | (most == least) | (most >= UNKNOWN), most, SEVERAL).astype(np.int32)
+    return [np.flip(joined, axis) if eqn.params["reverse"] else joined]
 
 
 def _top_k(eqn: Any, inputs: Sequence[Labels]) -> Sequence[Labels]:
@@ -416,7 +422,7 @@ _ELEMENTWISE = (
     *("shift_right_logical", "add", "add_any", "sub", "mul", "div", "rem", "max", "min", "atan2", "nextafter"),
     *("eq", "ne", "lt", "le", "gt", "ge", "eq_to", "lt_to", "le_to", "convert_element_type", "bitcast_convert_type"),
     *("select_n", "clamp", "reduce_precision", "copy", "copy_p", "pvary", "pcast", "sharding_constraint", "reshard"),
-    *("mesh_cast", "stop_gradient", "real_part"),
+    *("mesh_cast", "stop_gradient"),
 )
 """Primitives whose results have at each place what they make of the operands there."""
 
@@ -437,7 +443,8 @@ RULES: dict[str, Any] = {
     ),
     **dict.fromkeys(("reduce_and", "reduce_or"), _whether),
     **dict.fromkeys(("argmax", "argmin"), _reduce),
-    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "sort"), _along_axis),
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"), _cumulative),
+    "sort": _along_axis,
     "top_k": _top_k,
     **dict.fromkeys(
         ("lu", "cholesky", "eigh", "eig", "svd", "qr", "geqrf", "householder_product", "triangular_solve", "schur"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from ferroket.ansatz.amplitudes import DTYPES, Amplitudes, first_and_step
 from ferroket.ansatz.determinants import with_primitives
-from ferroket.ansatz.verification import TRACED, Subject, are_traced, differ, remembered
+from ferroket.ansatz.verification import TRACED, Subject, are_traced, cached_answer, mismatch_reason
 from ferroket.ansatz.why_not import without_mark
 
 
@@ -68,12 +68,12 @@ def find(model: Any, variables: Any, hilbert: Any) -> tuple[Ansatz | None, list[
         reason = ansatz.why_not_on(model, hilbert)
         reasons = [reason] if reason else _of_parameters(model, variables, hilbert.size)
     reasons += _of_variables(variables)
-    if ansatz is not None and not reasons and (reason := _differs(ansatz, model, variables, hilbert)) is not None:
+    if ansatz is not None and not reasons and (reason := _mismatch(ansatz, model, variables, hilbert)) is not None:
         reasons = [reason]
     return (None, reasons) if reasons else (ansatz, [])
 
 
-def _differs(ansatz: Ansatz, model: Any, variables: Any, hilbert: Any) -> str | None:
+def _mismatch(ansatz: Ansatz, model: Any, variables: Any, hilbert: Any) -> str | None:
     """Why amplitudes aren't those of a model, compared by value once, as the end of a sentence; None if they are."""
     subject = Subject((model, ansatz), model.apply, hilbert, np.dtype(float))
 
@@ -97,9 +97,9 @@ def _differs(ansatz: Ansatz, model: Any, variables: Any, hilbert: Any) -> str | 
             return TRACED
         # Large parameters in single precision would leave differences of logarithms no digits.
         precise = jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float64)), variables)
-        return differ(of_ansatz, of_model, precise, subject.configurations())
+        return mismatch_reason(of_ansatz, of_model, precise, subject.configurations())
 
-    found = remembered("amplitudes", subject, variables, answer)
+    found = cached_answer("amplitudes", subject, variables, answer)
     # Then what tells is the exact class of the model, and the shapes of its parameters.
     return None if found is TRACED else f"its amplitudes aren't those of {ansatz.name}: {found}" if found else None
 

@@ -21,10 +21,10 @@ N_CONFIGURATIONS = 6
 """So many are compared."""
 SPREADS = (0.0, 0.1, 0.5)
 """How far the variables of each comparison are from the network's own."""
-_MOST = 256
-"""Networks of which something is kept: a script that makes one after the other doesn't keep all of them."""
+_MOST = 1024
+"""Answers that are kept: a script that makes one network after the other doesn't keep those of all."""
 
-UNSURE = "unsure"
+UNSURE = "the samples tell nothing"
 """An answer that isn't kept: the samples were all alike, say."""
 TRACED = "its variables are traced, and what is found can't be compared with the network by value"
 
@@ -58,7 +58,7 @@ class Subject:
 _known: dict[Any, Any] = {}
 
 
-def remembered(question: str, subject: Any, variables: Any, answer: Callable[[], Any]) -> Any:
+def cached_answer(question: str, subject: Any, variables: Any, answer: Callable[[], Any]) -> Any:
     """The answer to a question about a network with variables of these shapes, given once.
 
     :data:`TRACED` and :data:`UNSURE` aren't kept.
@@ -100,7 +100,7 @@ def mixes_samples(subject: Subject, variables: Any) -> str | None:
             found = differs_alone(subject.log_psi, variables, subject.configurations())
         return "the network mixes samples: its value for one depends on the others" if found else None
 
-    result: str | None = remembered("mixes samples", subject, variables, answer)
+    result: str | None = cached_answer("mixes samples", subject, variables, answer)
     return result
 
 
@@ -130,10 +130,10 @@ def differs_alone(log_psi: LogPsi, variables: Any, x: jax.Array) -> bool:
     def alone(variables: Any, x: jax.Array) -> jax.Array:  # JAX can't vmap all networks
         return jnp.concatenate([log_psi(variables, x[place : place + 1]) for place in range(len(x))])
 
-    return differ(alone, log_psi, variables, x) is not None
+    return mismatch_reason(alone, log_psi, variables, x) is not None
 
 
-def differ(found: LogPsi, own: LogPsi, variables: Any, x: jax.Array) -> str | None:
+def mismatch_reason(found: LogPsi, own: LogPsi, variables: Any, x: jax.Array) -> str | None:
     """Why two functions aren't the same network, as the end of a sentence; None if they are, up to rounding.
 
     Args:
@@ -145,19 +145,18 @@ def differ(found: LogPsi, own: LogPsi, variables: Any, x: jax.Array) -> str | No
 
     @jax.jit
     def compare(spread: jax.Array, key: jax.Array, variables: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        moved = near(variables, spread, key)
+        moved = perturbed(variables, spread, key)
         a, b = found(moved, x), own(moved, x)
         precise = jnp.promote_types(b.dtype, jnp.float32)
         a, b = a.astype(jnp.promote_types(precise, a.dtype)), b.astype(precise)
         tolerance = 10 * jnp.finfo(precise).eps ** 0.5
         is_number = jnp.isfinite(a) & jnp.isfinite(b)
-        # Logarithms are the same up to whole turns of the phase.
-        is_close = jnp.abs(jnp.exp(jnp.where(is_number, a - b, 0)) - 1) < tolerance * (
-            1 + jnp.abs(jnp.where(is_number, b, 0))
-        )
-        is_same = jnp.where(
-            is_number, is_close, (a == b) | (jnp.isnan(a) & jnp.isnan(b)) | ((a.real == b.real) & jnp.isneginf(b.real))
-        )
+        difference = jnp.where(is_number, a - b, 0)
+        # Phases are the same up to whole turns.
+        distance = jnp.maximum(jnp.abs(difference.real), 2 * jnp.abs(jnp.sin(difference.imag / 2)))
+        is_close = distance < tolerance * (1 + jnp.abs(jnp.where(is_number, b, 0)))
+        is_zero = jnp.isneginf(a.real) & jnp.isneginf(b.real)  # ψ = 0, of any phase
+        is_same = jnp.where(is_number, is_close, (a == b) | (jnp.isnan(a) & jnp.isnan(b)) | is_zero)
         return is_same.all(), is_number.any()
 
     if are_traced(variables, x):
@@ -171,10 +170,10 @@ def differ(found: LogPsi, own: LogPsi, variables: Any, x: jax.Array) -> str | No
     return None if is_sure else "its values aren't finite, and nothing can be compared with them"
 
 
-def near(variables: Any, spread: jax.Array, key: jax.Array) -> Any:
+def perturbed(variables: Any, spread: jax.Array, key: jax.Array) -> Any:
     """Random variables near some; other collections than parameters stay as they are."""
     if isinstance(variables, dict) and "params" in variables:
-        return {**variables, "params": near(variables["params"], spread, key)}
+        return {**variables, "params": perturbed(variables["params"], spread, key)}
     leaves, treedef = jax.tree.flatten(variables)
 
     def moved(leaf: Any, key: jax.Array) -> Any:

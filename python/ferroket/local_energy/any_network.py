@@ -19,7 +19,7 @@ from ferroket.ansatz import determinants, first_layer, layers
 from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.first_layer import IMMODERATE, FirstLayer, are_moderate
 from ferroket.ansatz.layers import Layers
-from ferroket.ansatz.verification import TRACED, Subject, are_traced, differ, remembered, shapes_of
+from ferroket.ansatz.verification import TRACED, Subject, are_traced, cached_answer, mismatch_reason, shapes_of
 from ferroket.ffi import Layer, connected_sums, dense_layers, distinct_rows
 from ferroket.ffi.varying import align
 from ferroket.local_energy.chunks import chunk_size_of
@@ -60,7 +60,7 @@ def local_values(
         samples: σ, of shape ``(..., N)``, sharded along the first dimension if there are several devices.
         operator: The operator O.
         chunk_size: The network sees at most so many configurations at once; by default a number that is fast.
-        updates: The function of which :func:`why_not_updated` has said that parts of it may be updated: if it is
+        updates: The function whose parts may be updated, as :func:`update_unsupported_reason` has said: if it is
             `logpsi`, they are. By default this is asked here, and not done where the variables are traced.
 
     Returns:
@@ -70,7 +70,7 @@ def local_values(
         jax.errors.JaxRuntimeError: If a sample isn't of the Hilbert space. Off CPUs its local value is NaN instead.
     """
     if updates is None:
-        is_updated = why_not_updated(logpsi, variables, operator, samples.dtype) is None
+        is_updated = update_unsupported_reason(logpsi, variables, operator, samples.dtype) is None
     else:
         is_updated = updates == logpsi
     return differentiable(nkjax.HashablePartial(forward, is_updated), logpsi, variables, samples, operator, chunk_size)
@@ -251,7 +251,9 @@ class Factors:
 
 
 def factors_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> Factors:
-    """What of a network is updated for the configurations that an operator connects, if :func:`why_not_updated` agrees.
+    """What of a network is updated for the configurations that an operator connects.
+
+    That is done if :func:`update_unsupported_reason` gives no reason against it.
 
     Args:
         logpsi: The network, a function of variables and configurations.
@@ -265,7 +267,7 @@ def factors_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> Fact
     return Factors(beside, layer, None if layer is None else layers.read(layer, variables, _like_one(samples)))
 
 
-def why_not_updated(logpsi: LogPsi, variables: Any, operator: Accelerated, dtype: Any) -> str | None:
+def update_unsupported_reason(logpsi: LogPsi, variables: Any, operator: Accelerated, dtype: Any) -> str | None:
     """Why what is found in a network isn't updated for connected configurations, as the end of a sentence.
 
     What is found is compared with the network by value, once; that tables of sums are finite and of moderate range,
@@ -285,7 +287,7 @@ def why_not_updated(logpsi: LogPsi, variables: Any, operator: Accelerated, dtype
         return None
     subject = Subject(logpsi, logpsi, operator.hilbert, np.dtype(dtype))
 
-    def answer() -> tuple[Factors, str | None]:
+    def answer() -> tuple[Factors, str | None] | str:
         found = factors_of(logpsi, shapes_of(variables), form, subject.like_some())
         if found == Factors():
             return found, None
@@ -298,10 +300,13 @@ def why_not_updated(logpsi: LogPsi, variables: Any, operator: Accelerated, dtype
             return with_primitives(logpsi)(variables, x[1::2])
 
         if are_traced(variables):
-            return found, TRACED
-        return found, differ(as_found, itself, variables, subject.configurations())
+            return TRACED
+        return found, mismatch_reason(as_found, itself, variables, subject.configurations())
 
-    found, reason = remembered("connected configurations", subject, variables, answer)
+    answered = cached_answer("connected configurations", subject, variables, answer)
+    if answered is TRACED:
+        return TRACED
+    found, reason = answered
     if reason is not None or found.first_layer is None:
         return reason
     if are_traced(variables):

@@ -13,7 +13,7 @@ from netket.vqs.mc import check_hilbert
 
 from ferroket._compat.netket import log_psi_of, model_of
 from ferroket.local_energy import any_network, known_model
-from ferroket.local_energy.patching import replacement, why_netkets
+from ferroket.local_energy.patching import netket_only_reason, replacement
 from ferroket.operator.algebra.accelerated import Accelerated
 
 PRECEDENCE = -1
@@ -29,7 +29,7 @@ def kernel(vstate: MCState, operator: Accelerated) -> Callable[..., Any]:
     ansatz, _ = known_model.find(vstate, operator)
     if ansatz is None:
         log_psi = log_psi_of(vstate)
-        reason = any_network.why_not_updated(log_psi, vstate.variables, operator, vstate.sampler.dtype)
+        reason = any_network.update_unsupported_reason(log_psi, vstate.variables, operator, vstate.sampler.dtype)
         return nkjax.HashablePartial(any_network.local_values, updates=log_psi if reason is None else False)
     return nkjax.HashablePartial(
         known_model.local_values, ansatz=ansatz, model=model_of(vstate), vstate_logpsi=log_psi_of(vstate)
@@ -44,12 +44,16 @@ def _arguments(vstate: MCState, operator: Accelerated) -> tuple[jax.Array, Accel
 
 @partial(get_local_kernel.dispatch, precedence=PRECEDENCE)
 def _kernel(vstate: MCState, operator: Accelerated) -> Callable[..., Any]:
-    return kernel(vstate, operator) if why_netkets(vstate) is None else _NETKETS(vstate, operator)
+    return kernel(vstate, operator) if netket_only_reason(vstate) is None else _NETKETS(vstate, operator)
 
 
 @partial(get_local_kernel.dispatch, precedence=PRECEDENCE)
 def _chunked_kernel(vstate: MCState, operator: Accelerated, chunk_size: int) -> Callable[..., Any]:
-    return kernel(vstate, operator) if why_netkets(vstate) is None else _CHUNKED_NETKETS(vstate, operator, chunk_size)
+    return (
+        kernel(vstate, operator)
+        if netket_only_reason(vstate) is None
+        else _CHUNKED_NETKETS(vstate, operator, chunk_size)
+    )
 
 
 # A†A, of which NetKet evaluates |A_loc|². Its rules for this class are replaced, since one for Squared[Accelerated]

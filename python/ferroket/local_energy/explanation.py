@@ -11,7 +11,7 @@ from ferroket._compat.netket import log_psi_of
 from ferroket._deprecation import renamed_attribute
 from ferroket.ansatz.layers import evaluated_in_rust
 from ferroket.local_energy import known_model, patching
-from ferroket.local_energy.any_network import Factors, factors_of, why_not_updated
+from ferroket.local_energy.any_network import Factors, factors_of, update_unsupported_reason
 from ferroket.local_energy.chunks import chunk_size_of
 from ferroket.operator import accelerate
 from ferroket.operator.algebra.accelerated import Accelerated
@@ -81,7 +81,7 @@ def explain(vstate: Any, operator: Any) -> Explanation:
         network = (log_psi_of(vstate), vstate.variables)
         chunk_size = chunk_size_of(vstate.chunk_size, n_samples, operator._form, *network, x)
         words = "the network on the connected configurations whose matrix elements aren't zero, in chunks"
-        why_not = why_not_updated(*network, operator, vstate.sampler.dtype) if platform == "cpu" else None
+        why_not = update_unsupported_reason(*network, operator, vstate.sampler.dtype) if platform == "cpu" else None
         found = Factors() if platform != "cpu" or why_not else factors_of(*network, operator._form, x)
         width = None if found.first_layer is None else found.first_layer.width
         count = 0 if found.beside is None else found.beside.count
@@ -101,7 +101,7 @@ def _evaluated_by_us(vstate: Any, operator: Any) -> Accelerated | str:
         return "the state is a density matrix, for whose local values only NetKet has kernels"
     accelerated = patching.replacement(operator)
     if accelerated is not None:
-        return patching.why_netkets(vstate) or accelerated
+        return patching.netket_only_reason(vstate) or accelerated
     try:
         accelerated = accelerate(operator)
     except TypeError as error:

@@ -21,7 +21,7 @@ from ferroket._compat.sharding import on_each_device
 from ferroket.ansatz.determinants import has_some, with_primitives
 from ferroket.local_energy.any_network import LogPsi, in_chunks
 from ferroket.local_energy.dispatch import PRECEDENCE
-from ferroket.local_energy.patching import why_netkets
+from ferroket.local_energy.patching import netket_only_reason
 from ferroket.operator.algebra.accelerated import Accelerated
 
 _NETKETS = expect_and_forces.invoke(MCState, AbstractOperator, int)
@@ -32,7 +32,7 @@ _NETKETS_AT_ONCE = expect_and_forces.invoke(MCState, AbstractOperator, type(None
 def _expect_and_forces(
     vstate: MCState, operator: Accelerated, chunk_size: int, *, mutable: Any = False
 ) -> tuple[Stats, Any]:
-    if mutable is not False or why_netkets(vstate) is not None:
+    if mutable is not False or netket_only_reason(vstate) is not None:
         stats, forces = _NETKETS(vstate, operator, chunk_size, mutable=mutable)
         return stats, forces
     return _ours(vstate, operator, get_local_kernel(vstate, operator, chunk_size), chunk_size)

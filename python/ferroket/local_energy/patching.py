@@ -62,7 +62,7 @@ def replacement(operator: DiscreteOperator) -> Accelerated | None:
     return accelerated(operator) if _is_enabled or isinstance(operator, Accelerated) else None
 
 
-def why_netkets(vstate: MCState) -> str | None:
+def netket_only_reason(vstate: MCState) -> str | None:
     """Why NetKet evaluates all operators of a state, as the end of a sentence; None if it needn't."""
     log_psi = log_psi_of(vstate)
     return mixes_samples(Subject(log_psi, log_psi, vstate.hilbert, np.dtype(vstate.sampler.dtype)), vstate.variables)
@@ -81,7 +81,7 @@ class _Rule:
         @functools.wraps(self.netkets)  # the annotations say what it is for
         def rule(vstate: Any, operator: Any, *chunk_size: int) -> Any:
             accelerated = replacement(operator)
-            if accelerated is None or why_netkets(vstate) is not None:
+            if accelerated is None or netket_only_reason(vstate) is not None:
                 return self.netkets(vstate, operator, *chunk_size)
             return self.function(vstate, accelerated, *chunk_size)
 

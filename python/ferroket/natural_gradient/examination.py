@@ -15,7 +15,7 @@ import netket as nk
 from netket.jax import HashablePartial
 
 from ferroket._compat.sharding import replicated
-from ferroket.ansatz.verification import UNSURE, are_traced, combines_samples, differs_alone, remembered
+from ferroket.ansatz.verification import UNSURE, are_traced, cached_answer, combines_samples, differs_alone
 
 _FEW = 6
 
@@ -54,7 +54,7 @@ def examine(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: j
     variables = {"params": parameters, **state}
     subject = log_psi, samples.shape[1:], str(samples.dtype)
     has_values = not are_traced(variables, samples)
-    mixes = remembered("program mixes", subject, variables, lambda: combines_samples(log_psi, variables, samples[0]))
+    mixes = cached_answer("program mixes", subject, variables, lambda: combines_samples(log_psi, variables, samples[0]))
     module = _module_in(log_psi)
     if mixes or not (has_values or mixes is None):
         return Findings(bool(mixes), None)
@@ -74,7 +74,7 @@ def examine(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: j
             _models[log_psi] = found.model
         return found if is_mixed or is_sure or (mixes is False and module is None) else UNSURE
 
-    found = remembered("samples and model", subject, variables, answer)
+    found = cached_answer("samples and model", subject, variables, answer)
     return Findings(False, None) if found is UNSURE else found
 
 

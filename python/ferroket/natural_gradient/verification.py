@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ferroket._compat.sharding import is_out_of_reach
-from ferroket.ansatz.verification import SPREADS, TRACED, are_traced, near, remembered
+from ferroket.ansatz.verification import SPREADS, TRACED, are_traced, cached_answer, perturbed
 from ferroket.natural_gradient.examination import examine, some_samples
 from ferroket.natural_gradient.log_derivatives import components, log_derivatives
 from ferroket.natural_gradient.structure import read
@@ -34,7 +34,7 @@ def unsupported_reason(log_psi: Callable[..., Any], parameters: Any, state: Any,
     if examine(log_psi, parameters, state, samples).mixes_samples:
         return "the network mixes samples: its value for one depends on the others, and only NetKet's update takes that"
     subject = log_psi, samples.shape[1:], str(samples.dtype)
-    found: str | None = remembered(
+    found: str | None = cached_answer(
         "log-derivatives",
         subject,
         {"params": parameters, **state},
@@ -63,7 +63,7 @@ def _compared(log_psi: Callable[..., Any], parameters: Any, state: Any, samples:
 
     def compare(spread: jax.Array, key: jax.Array, parameters: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         of_parameters, of_weights = jax.random.split(key)
-        moved = near(parameters, spread, of_parameters)
+        moved = perturbed(parameters, spread, of_parameters)
         weights = jax.random.normal(of_weights, (len(x), 2), jnp.finfo(network.dtype).dtype)
         pairs = list(zip(ours(moved, x, weights), jaxs(moved, x, weights), strict=True))
         is_number = [jnp.isfinite(expected) for _, expected in pairs]

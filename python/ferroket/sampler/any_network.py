@@ -22,7 +22,7 @@ from ferroket.ansatz.amplitudes import first_and_step
 from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.first_layer import IMMODERATE, FirstLayer, are_moderate
 from ferroket.ansatz.layers import Layers
-from ferroket.ansatz.verification import TRACED, Subject, are_traced, differ, remembered, shapes_of
+from ferroket.ansatz.verification import TRACED, Subject, are_traced, cached_answer, mismatch_reason, shapes_of
 from ferroket.ffi import Chains, Layer, chain_proposals, dense_layers
 from ferroket.operator import compiled
 from ferroket.operator.algebra.sectors import own_constraints
@@ -113,12 +113,12 @@ def structure_of(sampler: Any, machine: Any, parameters: Any) -> Structure:
         found = _found_in(subject, parameters)
         if found.first_layer is None:
             return found
-        reason = differ(_as_found(found, subject), machine.apply, parameters, subject.configurations())
+        reason = mismatch_reason(_as_found(found, subject), machine.apply, parameters, subject.configurations())
         if reason is TRACED:
             return TRACED
         return found if reason is None else Structure(reasons=(reason,))
 
-    found = remembered("structure along chains", subject, parameters, answer)
+    found = cached_answer("structure along chains", subject, parameters, answer)
     if found is TRACED or (found.first_layer is not None and are_traced(parameters)):
         return Structure(reasons=(TRACED,))
     if found.first_layer is not None and not bool(_is_moderate(found.first_layer, subject, parameters)):
