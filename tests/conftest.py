@@ -23,6 +23,9 @@ os.environ.setdefault("FERROKET_CACHE", "off")
 
 # A shell has its background jobs ignore Ctrl-C, and so would the jobs that the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# So does nohup with the end of the terminal. What is handled here, and not ignored, is as ever in the jobs.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

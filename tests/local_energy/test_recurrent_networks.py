@@ -158,7 +158,8 @@ def test_on_four_devices() -> None:
     """In a process of its own, which imports this file."""
     file = Path(__file__)
     path = [str(file.parent), str(file.parent.parent)]
-    script = f"import sys; sys.path[:0] = {path}; import {file.stem} as tests; tests.compare_on_four_devices()"
+    # Before NetKet, as the warning about some jaxlibs asks.
+    script = f"import sys, ferroket; sys.path[:0] = {path}; import {file.stem} as tests; tests.compare_on_four_devices()"
     flags = "--xla_force_host_platform_device_count=4"
     run_alone(script, XLA_FLAGS=flags, JAX_DISABLE_MOST_OPTIMIZATIONS="1").ok()
 
