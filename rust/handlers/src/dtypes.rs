@@ -1,11 +1,17 @@
 //! From the element types of a call to the types of Rust.
 
+use ferroket_xla_ffi::{AnyBuffer, DataType, Error};
 use num_complex::Complex;
+use std::borrow::Cow;
 
 /// The nearest number in single precision.
 #[allow(clippy::cast_possible_truncation, reason = "the nearest number is wanted")]
 pub(crate) fn narrow(number: Complex<f64>) -> Complex<f32> {
     Complex::new(number.re as f32, number.im as f32)
+}
+
+fn widen(number: Complex<f32>) -> Complex<f64> {
+    Complex::new(number.re.into(), number.im.into())
 }
 
 /// Evaluates `$body` with `$type` standing for the Rust type of `$dtype`, one of the number types.
@@ -43,37 +49,34 @@ macro_rules! with_number_type {
 
 pub(crate) use with_number_type;
 
-/// Evaluates `$body` with `$weights` standing for the values of an operator, as a slice of f64 or of complex f64.
-macro_rules! with_weights {
-    ($values:expr, $weights:ident => $body:expr) => {{
-        use ferroket_xla_ffi::DataType;
-        use num_complex::Complex;
-        let values = $values;
-        match values.dtype() {
-            DataType::F32 => {
-                let wide: Vec<f64> = values.typed::<f32>()?.as_slice().iter().map(|&v| v.into()).collect();
-                let $weights = &wide[..];
-                $body
-            }
-            DataType::F64 => {
-                let $weights = values.typed::<f64>()?.as_slice();
-                $body
-            }
-            DataType::C64 => {
-                let wide = |v: &Complex<f32>| Complex::<f64>::new(v.re.into(), v.im.into());
-                let wide: Vec<_> = values.typed::<Complex<f32>>()?.as_slice().iter().map(wide).collect();
-                let $weights = &wide[..];
-                $body
-            }
-            DataType::C128 => {
-                let $weights = values.typed::<Complex<f64>>()?.as_slice();
-                $body
-            }
-            other => Err(ferroket_xla_ffi::Error::invalid(format!(
-                "the values have dtype {other}, but must be real or complex floats"
-            ))),
-        }
-    }};
+/// The values of an operator, in double precision.
+pub(crate) enum Weights<'a> {
+    Real(Cow<'a, [f64]>),
+    Complex(Cow<'a, [Complex<f64>]>),
 }
 
-pub(crate) use with_weights;
+impl<'a> Weights<'a> {
+    pub(crate) fn read(values: AnyBuffer<'a>) -> Result<Self, Error> {
+        match values.dtype() {
+            DataType::F32 => {
+                let values = values.typed::<f32>()?.as_slice();
+                Ok(Self::Real(values.iter().map(|&value| value.into()).collect()))
+            }
+            DataType::F64 => Ok(Self::Real(values.typed()?.as_slice().into())),
+            DataType::C64 => {
+                let values = values.typed::<Complex<f32>>()?.as_slice();
+                Ok(Self::Complex(values.iter().map(|&value| widen(value)).collect()))
+            }
+            DataType::C128 => Ok(Self::Complex(values.typed()?.as_slice().into())),
+            other => Err(Error::invalid(format!("the values have dtype {other}, but must be real or complex floats"))),
+        }
+    }
+
+    /// For what is so seldom used, or so slow in any case, that it isn't compiled for real numbers too.
+    pub(crate) fn into_complex(self) -> Cow<'a, [Complex<f64>]> {
+        match self {
+            Self::Real(values) => values.iter().map(|&value| value.into()).collect(),
+            Self::Complex(values) => values,
+        }
+    }
+}

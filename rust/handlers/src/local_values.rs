@@ -2,7 +2,7 @@
 
 use crate::amplitudes::{JastrowArguments, RbmArguments, SlaterArguments, with_determinants, with_types};
 use crate::configurations::{Configurations, configurations};
-use crate::dtypes::{narrow, with_weights};
+use crate::dtypes::{Weights, narrow};
 use crate::errors::{FirstError, invalid};
 use crate::operators::{Operator, TermsOf};
 use crate::products::{Machine, ProductArguments};
@@ -119,7 +119,10 @@ impl<'a, 'f> Samples<'a, 'f> {
         local.expect_dims(&[samples])?;
         let (configurations, _) = configurations(&sites, x, None)?;
         let sweep = Sweep { pool: frame.pool(), samples, form, configurations: &*configurations, numbers, amplitudes };
-        with_weights!(values, values => sweep.run(values, local))
+        match Weights::read(values)? {
+            Weights::Real(values) => sweep.run(&values, local),
+            Weights::Complex(values) => sweep.run(&values, local),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Markov chains around a network, which XLA evaluates, or its layers here.
 
-use crate::dtypes::with_weights;
+use crate::dtypes::Weights;
 use crate::errors::invalid;
 use crate::first_layer::read_layer;
 use crate::layers::read_layers;
@@ -46,6 +46,7 @@ fn call(frame: &Frame) -> Result<(), Error> {
     }
 }
 
+#[allow(clippy::too_many_lines, reason = "it reads one argument after the other")]
 fn run<'a, T: Real + Element>(
     frame: &Frame<'a>,
     mut args: Arguments<'_, 'a>,
@@ -141,7 +142,8 @@ fn run<'a, T: Real + Element>(
         let states = &LocalStates::new(sites).map_err(|error| invalid(&error))?;
         let Operator { form, values, .. } = Operator::<MatricesOf>::on_sites(frame, &mut args, sites.clone())?;
         args.finish()?;
-        with_weights!(values, values => proceed.all(&mut conversations, || Connected::new(&form, values, states)))?;
+        let values = Weights::read(values)?.into_complex();
+        proceed.all(&mut conversations, || Connected::new(&form, &values, states))?;
     } else {
         with_rule!(frame, args, sizes, begins, rule => {
             args.finish()?;

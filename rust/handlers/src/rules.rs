@@ -26,12 +26,10 @@ macro_rules! with_rule {
             }
             "hamiltonian" => {
                 let operator = $crate::rules::read_operator(frame, &mut $args, sizes)?;
-                let form = operator.form;
-                $crate::dtypes::with_weights!(operator.values, values => {
-                    let sparse = ferroket_kernels::connected::terms::SparseTerms::new(&form, values);
-                    let $rule = || Hamiltonian::new(&sparse);
-                    $body
-                })
+                let (form, values) = (operator.form, $crate::dtypes::Weights::read(operator.values)?.into_complex());
+                let sparse = ferroket_kernels::connected::terms::SparseTerms::new(&form, &values);
+                let $rule = || Hamiltonian::new(&sparse);
+                $body
             }
             other => {
                 Err(Error::invalid(format!("there is no rule '{other}', but 'local', 'exchange' and 'hamiltonian'")))

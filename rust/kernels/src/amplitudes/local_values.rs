@@ -5,7 +5,7 @@ use crate::connected::terms::{BLOCK, Column, Terms, WORDS, bits, lanes};
 use crate::numbers::{Weight, dispatch};
 use crate::sites::LocalIndex;
 use num_complex::Complex;
-use pulp::{Simd, WithSimd};
+use pulp::{NullaryFnOnce, Simd, WithSimd};
 
 /// The local values Σ ⟨σ|O|σ'⟩ ψ(σ') / ψ(σ) of up to [`crate::connected::terms::BLOCK`] samples σ, given as local indices.
 pub fn local_values<V: Weight, R: Ratios>(
@@ -30,7 +30,7 @@ struct Work<'a, V, R: Ratios> {
     terms: &'a Terms<'a>,
     values: &'a [V],
     indices: &'a [LocalIndex],
-    sums: Sums<'a, V, R>,
+    sums: Sums<'a, R>,
 }
 
 impl<V: Weight, R: Ratios> WithSimd for Work<'_, V, R> {
@@ -53,37 +53,61 @@ impl<V: Weight, R: Ratios> WithSimd for Work<'_, V, R> {
 }
 
 /// A change, and where it is wanted.
-struct Prepared<C, V> {
+struct Prepared<C> {
     change: C,
     /// At which samples of the block, in order.
-    wanted: Vec<Wanted<V>>,
+    wanted: Vec<Wanted>,
     /// At how many of them it was evaluated.
     visited: usize,
 }
 
 /// A sample at which a change is wanted.
 #[derive(Clone, Copy)]
-struct Wanted<V> {
+struct Wanted {
     lane: u8,
     /// Whether all sites go the other way.
     reversed: bool,
-    mel: V,
+    mel: Complex<f64>,
 }
 
 /// The local values of some samples, in the making.
-struct Sums<'a, V, R: Ratios> {
+struct Sums<'a, R: Ratios> {
     ratios: &'a mut R,
     local: &'a mut [Complex<f64>],
     opposite: Vec<bool>,
-    changes: Vec<Prepared<R::Change, V>>,
+    changes: Vec<Prepared<R::Change>>,
     /// How many of those wait for their samples.
     prepared: usize,
 }
 
-impl<V: Weight, R: Ratios> Sums<'_, V, R> {
+/// [`Sums::add_prepared`] as a function of its own, which both types of matrix elements share.
+///
+/// No closure: the standard library would call it from a function that isn't inlined.
+struct AddPrepared<'s, 'a, S, R: Ratios> {
+    simd: S,
+    sums: &'s mut Sums<'a, R>,
+}
+
+impl<S: Simd, R: Ratios> NullaryFnOnce for AddPrepared<'_, '_, S, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        self.sums.add_prepared_here(self.simd);
+    }
+}
+
+impl<R: Ratios> Sums<'_, R> {
     /// Adds what one flip gives to the samples that are `active`, now or later.
     #[inline(always)]
-    fn add_group<S: Simd>(&mut self, simd: S, sites: &[usize], columns: &[Column], active: Column, mels: &[V]) {
+    fn add_group<S: Simd, V: Weight>(
+        &mut self,
+        simd: S,
+        sites: &[usize],
+        columns: &[Column],
+        active: Column,
+        mels: &[V],
+    ) {
         let Some((&first, others)) = sites.split_first() else {
             for lane in lanes(active) {
                 self.local[lane] += mels[lane].into();
@@ -115,7 +139,7 @@ impl<V: Weight, R: Ratios> Sums<'_, V, R> {
                 prepared.wanted.extend(bits(alike).map(|bit| Wanted {
                     lane: (64 * word + bit) as u8,
                     reversed: reversed >> bit & 1 == 1,
-                    mel: mels[bit % 64],
+                    mel: mels[bit % 64].into(),
                 }));
             }
             for (rest, alike) in rest.iter_mut().zip(alike) {
@@ -127,6 +151,11 @@ impl<V: Weight, R: Ratios> Sums<'_, V, R> {
     /// Adds what the prepared changes give, some samples after the others.
     #[inline(always)]
     fn add_prepared<S: Simd>(&mut self, simd: S) {
+        simd.vectorize(AddPrepared { simd, sums: self });
+    }
+
+    #[inline(always)]
+    fn add_prepared_here<S: Simd>(&mut self, simd: S) {
         let step = self.ratios.cached();
         for end in (step..self.local.len() + step).step_by(step) {
             for prepared in &mut self.changes[..self.prepared] {
@@ -142,7 +171,7 @@ impl<V: Weight, R: Ratios> Sums<'_, V, R> {
                     }
                     let ratios = self.ratios.ratios(simd, &prepared.change, wanted.len(), samples, reversed);
                     for (wanted, ratio) in wanted.iter().zip(ratios) {
-                        self.local[usize::from(wanted.lane)] += wanted.mel.times_ratio(ratio);
+                        self.local[usize::from(wanted.lane)] += ratio * wanted.mel;
                     }
                 }
             }
