@@ -159,7 +159,7 @@ def test_on_four_devices() -> None:
     file = Path(__file__)
     path = [str(file.parent), str(file.parent.parent)]
     # Before NetKet, as the warning about some jaxlibs asks.
-    script = f"import sys, ferroket; sys.path[:0] = {path}; import {file.stem} as tests; tests.compare_on_four_devices()"
+    script = f"import sys, ferroket; sys.path[:0] = {path}; import {file.stem} as t; t.compare_on_four_devices()"
     flags = "--xla_force_host_platform_device_count=4"
     run_alone(script, XLA_FLAGS=flags, JAX_DISABLE_MOST_OPTIMIZATIONS="1").ok()
 
