@@ -1,5 +1,8 @@
 """Run by `operator/test_restriction.py` in a process with four devices, whose numbers are compared with matrices."""
 
+import ferroket  # noqa: F401 - before JAX starts, so that this jaxlib computes right sums
+
+# isort: split
 import jax
 import netket as nk
 import numpy as np

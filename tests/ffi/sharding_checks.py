@@ -1,5 +1,8 @@
 """Run by test_sharding.py in a process with four devices: each check prints whether it passed."""
 
+import ferroket  # noqa: F401 - before JAX starts, so that this jaxlib computes right sums
+
+# isort: split
 import sys
 import traceback
 from pathlib import Path
