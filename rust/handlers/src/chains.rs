@@ -190,6 +190,7 @@ mod tests {
     use crate::testing::POOLS;
     use ferroket_kernels::sampling::KEY_WORDS;
     use ferroket_xla_ffi::testing::{TestFrame, Threads};
+    use num_complex::Complex;
 
     /// Two chains of three sites, of which each amplitude is as large.
     fn frame(threads: Threads, start: &[LocalIndex; 6], rule: &str) -> TestFrame {
@@ -232,15 +233,26 @@ mod tests {
     }
 
     /// The operator leads from 0 to 1 on site 2 and back, and nowhere else.
-    #[test]
-    fn connected_configurations_of_an_operator() {
+    fn with_operator<T: Element>(value: T) -> TestFrame {
         let frame = frame(Threads::None, &[0, 1, 0, 1, 1, 0], "hamiltonian");
         let frame = frame.arg(&[0_u32, 4], &[2, 1]).arg(&[0, 0, 1], &[3]).arg(&[0_u32], &[1, 1]);
-        let frame = frame.arg(&[0_u32], &[1, 1]).arg(&[0_u32], &[1, 1]).arg(&[1.5], &[1]);
-        let mut frame = with_jastrow(frame);
-        assert_eq!(frame.execute(jastrow), Ok(()));
-        assert_eq!(frame.read::<i32>(1), [10, 10]);
-        assert!(frame.read::<LocalIndex>(0)[..15].chunks(3).all(|sample| sample == [0, 1, 0]));
+        with_jastrow(frame.arg(&[0_u32], &[1, 1]).arg(&[0_u32], &[1, 1]).arg(&[value], &[1]))
+    }
+
+    #[test]
+    fn connected_configurations_of_an_operator() {
+        for mut frame in [
+            with_operator(1.5_f32),
+            with_operator(1.5_f64),
+            with_operator(Complex::new(0.0_f32, 1.5)),
+            with_operator(Complex::new(0.0_f64, 1.5)),
+        ] {
+            assert_eq!(frame.execute(jastrow), Ok(()));
+            assert_eq!(frame.read::<i32>(1), [10, 10]);
+            assert!(frame.read::<LocalIndex>(0)[..15].chunks(3).all(|sample| sample == [0, 1, 0]));
+        }
+        let message = with_operator(1_i32).execute(jastrow).expect_err("integers").message;
+        assert_eq!(message, "the values have dtype int32, but must be real or complex floats");
     }
 
     #[test]
