@@ -9,6 +9,7 @@ import numpy as np
 from ferroket._compat import netket as compat
 
 SPINS = (10, 10)
+KAGOME = (5, 5)
 PAULI_SITES = 40
 
 
@@ -21,6 +22,13 @@ def heisenberg(shape: tuple[int, ...] = SPINS, total_sz: float | None = None) ->
     """The Heisenberg model on a periodic chain or square lattice."""
     lattice = nk.graph.Grid(shape, pbc=True)
     hilbert = nk.hilbert.Spin(0.5, lattice.n_nodes, total_sz=total_sz)
+    return nk.operator.Heisenberg(hilbert, lattice, cls=nk.operator.LocalOperatorJax)
+
+
+def kagome(extent: tuple[int, int] = KAGOME) -> Any:
+    """The Heisenberg model on a periodic kagome lattice of so many cells of three sites, at the smallest |Sᶻ|."""
+    lattice = nk.graph.Kagome(extent, pbc=True)
+    hilbert = nk.hilbert.Spin(0.5, lattice.n_nodes, total_sz=lattice.n_nodes % 2 / 2)
     return nk.operator.Heisenberg(hilbert, lattice, cls=nk.operator.LocalOperatorJax)
 
 

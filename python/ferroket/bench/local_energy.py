@@ -17,7 +17,7 @@ from ferroket._compat.netket import log_psi_of
 from ferroket.bench import jobs, models
 from ferroket.bench.beside import all_cores, two_ranks
 from ferroket.bench.cases import run as run_cases
-from ferroket.bench.hamiltonians import fermi_hubbard, heisenberg, ising
+from ferroket.bench.hamiltonians import fermi_hubbard, heisenberg, ising, kagome
 from ferroket.bench.report import Report, Row
 from ferroket.bench.states import DETERMINANTS
 from ferroket.bench.timing import on_cores, paired, seconds
@@ -52,7 +52,9 @@ def _rbm(alpha: int, dtype: Any = float) -> Callable[[], Any]:
 KNOWN: dict[str, tuple[Callable[[], Any], Callable[[], Any], float | None]] = {
     "Ising chain 64, RBM α=1": (partial(ising, 64), _rbm(1), 20),
     "Ising chain 64, RBM α=4": (partial(ising, 64), _rbm(4), 25),
+    "Ising chain 80, RBM α=2": (partial(ising, 80), _rbm(2), 20),
     "Heisenberg 10×10, RBM α=1": (partial(heisenberg, total_sz=0), _rbm(1), 20),
+    "Heisenberg kagome 75, RBM α=1": (kagome, _rbm(1), 20),
     "Heisenberg 10×10, complex RBM α=4": (partial(heisenberg, total_sz=0), _rbm(4, complex), 40),
     "Heisenberg 10×10, RBM α=4, float32": (partial(heisenberg, total_sz=0), _rbm(4, np.float32), None),
     "Heisenberg 10×10, RBMModPhase α=1": (

@@ -11,7 +11,7 @@ import numpy as np
 
 import ferroket as fk
 from ferroket.bench import models
-from ferroket.bench.hamiltonians import SPINS, fermi_hubbard, heisenberg, ising, t_v
+from ferroket.bench.hamiltonians import KAGOME, SPINS, fermi_hubbard, heisenberg, ising, kagome, t_v
 from ferroket.bench.molecules import hydrogen_chain
 
 Library = Literal["ferroket", "netket"]
@@ -56,6 +56,10 @@ def _local(samplers: Any, operator: Any, **options: Any) -> Any:
 
 def _exchange(samplers: Any, operator: Any, *, shape: tuple[int, ...] = SPINS, **options: Any) -> Any:
     return samplers.MetropolisExchange(operator.hilbert, graph=nk.graph.Grid(shape, pbc=True), **options)
+
+
+def _exchange_on_kagome(samplers: Any, operator: Any, **options: Any) -> Any:
+    return samplers.MetropolisExchange(operator.hilbert, graph=nk.graph.Kagome(KAGOME, pbc=True), **options)
 
 
 def _hamiltonian(samplers: Any, operator: Any, **options: Any) -> Any:
@@ -117,6 +121,9 @@ CASES = {
     "Heisenberg 10×10, RBM α=1": Case(_spins, _exchange, lambda: nk.models.RBM(alpha=1, param_dtype=float), 20, 15, 9),
     "Heisenberg 10×10, complex RBM α=4": Case(
         _spins, _exchange, lambda: nk.models.RBM(alpha=4, param_dtype=complex), 30, 40, 50
+    ),
+    "Heisenberg kagome 75, complex RBM α=2": Case(
+        kagome, _exchange_on_kagome, lambda: nk.models.RBM(alpha=2, param_dtype=complex), 30, 30
     ),
     "Heisenberg 10×10, Jastrow": Case(_spins, _exchange, lambda: nk.models.Jastrow(param_dtype=float), 15, 8, 6),
 }
