@@ -19,6 +19,7 @@ PARAMETERS = {
     "Ising chain 64, RBM α=1": 64 * 64 + 2 * 64,
     "Heisenberg 10×10, RBM α=1": 100 * 100 + 2 * 100,
     "Heisenberg 10×10, complex RBM α=4": 100 * 400 + 100 + 400,
+    "Heisenberg kagome 75, complex RBM α=2": 75 * 150 + 75 + 150,
     "Heisenberg 10×10, Jastrow": 100 * 99 // 2,
     "Heisenberg 10×10, MLP": (100 * 100 + 100) + (100 * 200 + 200) + (200 * 200 + 200) + (200 + 1),
     "Heisenberg 10×10, ResCNN": (9 * 16 + 16) + 4 * (9 * 16 * 16 + 16),
