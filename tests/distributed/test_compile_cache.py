@@ -15,7 +15,7 @@ import pytest
 
 from ferroket.distributed import compile_cache
 from ferroket.distributed.compile_cache import CompileCache, folder, kind_of_programs
-from mpi import START, SUM, Finished, run_alone, run_ranks
+from mpi import FAST_COMPILATION, START, SUM, Finished, run_alone, run_ranks
 
 KEY = "0" * 64
 
@@ -27,9 +27,10 @@ class Compiler:
 
     can_be_kept = True
 
-    def __init__(self, seconds: float = 0, readable: bool = True) -> None:
+    def __init__(self, seconds: float = 0, readable: bool = True, spans_processes: bool = False) -> None:
         self.seconds = seconds
         self.readable = readable
+        self.spans_processes = spans_processes
         self.compiled = 0
 
     def key(self) -> str:
@@ -91,6 +92,25 @@ def test_a_program_that_xla_cannot_read_is_compiled(tmp_path: Path) -> None:
     compiler = Compiler(readable=False)
     assert program(CompileCache(tmp_path, trims=False), compiler) == "program"
     assert compiler.compiled == 1
+
+
+class Marked(Compiler):
+    """A compilation whose programs show whether they were read."""
+
+    def load(self, stored: bytes) -> str | None:
+        return "read" if self.readable else None
+
+
+@pytest.mark.parametrize("place", ["cache", "/proc/ferroket"])
+def test_programs_that_span_processes_run_as_they_are_read(tmp_path: Path, place: str) -> None:
+    """On the rank that compiles as well, and where nothing can be written: XLA may order collectives otherwise."""
+    compiler = Marked(spans_processes=True)
+    assert program(CompileCache(tmp_path / place, trims=False), compiler) == "read"
+    assert compiler.compiled == 1
+    unreadable = Marked(spans_processes=True, readable=False)
+    assert program(CompileCache(tmp_path / "others", trims=False), unreadable) == "program"
+    of_one_process = Marked()
+    assert program(CompileCache(tmp_path / "own", trims=False), of_one_process) == "program"
 
 
 @pytest.mark.parametrize("place", ["/proc/ferroket", "/dev/null/ferroket"])
@@ -299,6 +319,16 @@ def test_programs_that_are_read_have_their_communicators(tmp_path: Path) -> None
     assert [line for line in first if "compiled" not in line] == [line for line in second if "compiled" not in line]
 
 
+# The random program of seed 4 has independent collectives, which XLA orders otherwise once it has read the program.
+_PROGRAMS = Path(__file__).parents[1] / "collectives" / "programs.py"
+
+
+@pytest.mark.mpi
+@pytest.mark.quick
+def test_the_rank_that_compiles_runs_what_the_others_read(tmp_path: Path) -> None:
+    run_ranks(_PROGRAMS, 4, "4", "5", FERROKET_CACHE=str(tmp_path), XLA_FLAGS=FAST_COMPILATION).ok()
+
+
 @pytest.mark.mpi
 def test_partitioned_kernels_are_kept(tmp_path: Path) -> None:
     first, second = (run_ranks(JOB + KERNEL, 2, FERROKET_CACHE=str(tmp_path)).ok().lines() for _ in range(2))
@@ -320,16 +350,20 @@ def test_two_jobs_at_once_share_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.mpi
-def test_a_setting_of_jax_has_precedence(tmp_path: Path) -> None:
-    run_job(
-        tmp_path / "ours",
-        JAX_COMPILATION_CACHE_DIR=str(tmp_path / "theirs"),
-        JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
-    )
-    assert not (tmp_path / "ours").exists()
+def test_programs_of_one_process_are_left_to_a_cache_of_jax(tmp_path: Path) -> None:
+    """It would keep a program that spans processes for rank 0 alone, which runs its collectives in another order."""
+    theirs = {
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "theirs"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
+        "XLA_FLAGS": FAST_COMPILATION,
+    }
+    for cache in ("off", str(tmp_path / "ours")) * 2:
+        run_ranks(_PROGRAMS, 4, "4", "5", FERROKET_CACHE=cache, **theirs).ok()
+    assert files(tmp_path / "ours")
     assert files(tmp_path / "theirs")
-    assert run_job(tmp_path / "ours", JAX_ENABLE_COMPILATION_CACHE="false")[:2] == (0, 0)
-    assert not (tmp_path / "ours").exists()
+    assert run_job(tmp_path / "neither", JAX_ENABLE_COMPILATION_CACHE="false")[:2] == (0, 0)
+    assert not (tmp_path / "neither").exists()
 
 
 @pytest.mark.mpi

@@ -237,16 +237,25 @@ def test_a_launcher_that_mpi_does_not_know() -> None:
     each_rank_says(job, 1, "this is rank 1 of 2, but MPI says rank 0 of 1", "FERROKET_LIBMPI")
 
 
-@pytest.mark.quick
-def test_ranks_that_disagree() -> None:
-    script = """
+@pytest.mark.quick("mpi-gloo")
+@pytest.mark.parametrize(
+    ("name", "values", "shown"),
+    [
+        ("FERROKET_COLLECTIVES", ("mpi", "gloo"), ("mpi", "gloo")),
+        ("FERROKET_CACHE", ("/tmp/programs", "off"), ("on", "off")),
+        ("JAX_ENABLE_COMPILATION_CACHE", ("True", "false"), ("true", "false")),
+    ],
+    ids=["mpi-gloo", "cache", "JAX's cache"],
+)
+def test_ranks_that_disagree(name: str, values: tuple[str, str], shown: tuple[str, str]) -> None:
+    script = f"""
 import os
-os.environ["FERROKET_COLLECTIVES"] = ["mpi", "gloo"][int(os.environ["PMI_RANK"])]
+os.environ["{name}"] = {values}[int(os.environ["PMI_RANK"])]
 import ferroket as fk
 fk.initialize()
 """
     job = run_ranks(script, 2, timeout=20)
-    each_rank_says(job, 2, "the ranks disagree: FERROKET_COLLECTIVES is mpi on rank 0 and gloo on rank 1")
+    each_rank_says(job, 2, f"the ranks disagree: {name} is {shown[0]} on rank 0 and {shown[1]} on rank 1")
 
 
 def test_unknown_setting() -> None:

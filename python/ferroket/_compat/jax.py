@@ -8,6 +8,7 @@ import copy
 import hashlib
 import re
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
@@ -36,6 +37,7 @@ PRIVATE = (
     Private("jax._src.lib.xla_client:HloSharding.tile_assignment_devices", _TILES),
     Private("jaxlib._jax:LoadedExecutable.hlo_modules", _EXECUTABLE),
     Private("jaxlib._jax:make_gloo_tcp_collectives", "the address that gloo listens at", ("hostname",)),
+    Private("jax._src.compilation_cache:is_cache_used", _COMPILATION, ("backend",)),
     Private("jax._src.distributed:global_state.client", _STORE),
     Private("jaxlib._jax:DistributedRuntimeClient.key_value_set_bytes", _STORE),
     Private("jaxlib._jax:DistributedRuntimeClient.blocking_key_value_get_bytes", _STORE),
@@ -149,14 +151,16 @@ class Compilation:
     """A program that JAX wants compiled."""
 
     compile: Callable[[], Any]
-    """What JAX would do: it compiles the program, or reads it from a cache of the user's."""
+    """What JAX would do: it compiles the program, or reads it from a cache of the user's if it is of one process."""
     module: Any
     """The program in MLIR."""
     devices: Sequence[Any]
     """Those that it is compiled for."""
     can_be_kept: bool
     """It is for CPUs, and has no callbacks into Python, which hold addresses of this process; nor has JAX been told to
-    keep programs by itself, or to keep none."""
+    keep programs of one process by itself, or to keep none."""
+    spans_processes: bool
+    """Whether it runs on CPUs of several processes."""
     _backend: Any
     _options: Any
     _executable_devices: Any
@@ -231,16 +235,68 @@ def replace_compilation(provide: Callable[[Compilation], Any]) -> None:
             executable_devices,
             *others,
         )
-        is_users = jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache
-        can_be_kept = backend.platform == "cpu" and not host_callbacks and not is_users
+        spans_processes = _spans_processes(backend, devices)
+        keeps = jax.config.jax_enable_compilation_cache and (
+            spans_processes or not jax.config.jax_compilation_cache_dir
+        )
+        can_be_kept = backend.platform == "cpu" and not host_callbacks and keeps
         devices_in_order = list(np.ravel(devices))
         return provide(
             Compilation(
-                compile_it, computation, devices_in_order, can_be_kept, backend, compile_options, executable_devices
+                compile_it,
+                computation,
+                devices_in_order,
+                can_be_kept,
+                spans_processes,
+                backend,
+                compile_options,
+                executable_devices,
             )
         )
 
     compiler.compile_or_get_cached = compiled
+
+
+def _spans_processes(backend: Any, devices: Any) -> bool:
+    """Whether a program runs on CPUs of several processes."""
+    import numpy as np
+
+    return backend.platform == "cpu" and len({device.process_index for device in np.ravel(devices)}) > 1
+
+
+class _Compiling(threading.local):
+    """What this thread compiles."""
+
+    spans_processes = False
+
+
+_compiling = _Compiling()
+
+
+def bypass_cache_across_processes() -> None:
+    """From now on JAX's own persistent cache doesn't take part in compiling programs for CPUs of several processes.
+
+    It keeps what process 0 has compiled, for process 0 alone. A program that XLA reads may run independent collectives
+    in another order than the same program compiled, so process 0 would pair its collectives with others of its peers.
+    """
+    from jax._src import compilation_cache, compiler
+
+    compile_or_get_cached, is_cache_used = compiler.compile_or_get_cached, compilation_cache.is_cache_used
+
+    @wraps(compile_or_get_cached)
+    def compiled(backend: Any, computation: Any, devices: Any, *others: Any) -> Any:
+        _compiling.spans_processes = _spans_processes(backend, devices)
+        try:
+            return compile_or_get_cached(backend, computation, devices, *others)
+        finally:
+            _compiling.spans_processes = False
+
+    @wraps(is_cache_used)
+    def is_used(backend: Any) -> bool:
+        return not _compiling.spans_processes and is_cache_used(backend)
+
+    compiler.compile_or_get_cached = compiled
+    compilation_cache.is_cache_used = is_used
 
 
 def tiles_of_sharding(sharding: Any, n_dims: int) -> tuple[Any, Any]:

@@ -4,6 +4,9 @@ JAX has such a cache, too. It keeps what process 0 compiles, by keys that name t
 its programs; and it writes in place, so that others may read halves of files. Here the key of a program is the same on
 all ranks. Of those ranks of a node that need a program at once, one compiles it and the others wait.
 
+A program that XLA reads may run independent collectives in another order than the same program compiled. So all ranks
+run a program that spans processes as it is read, the one that has compiled it as well.
+
 What else a compiled program depends on is in the name of the folder: the kind of CPU, how many threads XLA has, its
 flags, and versions. Whatever goes wrong with files, programs are compiled as if there were no cache.
 """
@@ -83,12 +86,19 @@ class CompileCache:
             with self._turn(file):
                 program = _read(file, compilation)
                 if program is None:
-                    program = compilation.compile()
-                    self._write(file, compilation, program)
                     _count("misses")
-                    return program
+                    return self._compiled(file, compilation)
         _count("hits")
         return program
+
+    def _compiled(self, file: Path, compilation: Compilation) -> Any:
+        """The program, compiled and written to its file, and read back where it spans processes."""
+        program = compilation.compile()
+        stored = compilation.dump(program)
+        if stored is None:
+            return program
+        self._write(file, stored)
+        return (compilation.load(stored) if compilation.spans_processes else None) or program
 
     @contextlib.contextmanager
     def _turn(self, file: Path) -> Iterator[None]:
@@ -110,12 +120,9 @@ class CompileCache:
                 self._patience -= time.monotonic() - begin
             yield
 
-    def _write(self, file: Path, compilation: Compilation, program: Any) -> None:
+    def _write(self, file: Path, stored: bytes) -> None:
         """Writes a program's file, whole or not at all. If that fails, as on a full disk, it isn't tried again."""
         if not self._writes:
-            return
-        stored = compilation.dump(program)
-        if stored is None:
             return
         try:
             # Each with its own rights, which those that are made as parents don't get: ranks run what is in there.

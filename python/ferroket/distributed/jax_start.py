@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from ferroket import _lib
-from ferroket._compat.jax import is_backend_started, set_gloo_address
+from ferroket._compat.jax import bypass_cache_across_processes, is_backend_started, set_gloo_address
 from ferroket.distributed import affinity, communicators, info, programs
 from ferroket.distributed.coordinator import own_address
 
@@ -95,6 +95,7 @@ def start(size: int, collectives: str, *, compares: bool) -> Callable[[], None] 
             f"the launcher started {size} processes, but JAX counts {jax.process_count()}. Is JAX_PLATFORMS set to a "
             "platform without distributed runs?"
         )
+    bypass_cache_across_processes()
     if jax.default_backend() != "cpu" or collectives != "mpi":
         return None
     if jax.local_device_count() > 1:

@@ -97,7 +97,7 @@ def _end_after_difference(rank: int, hosts: Sequence[str]) -> None:
 def _marked(compilation: Compilation) -> Any:
     """The compiled program, with a marker at its beginning if it is one of many processes."""
     devices, module = compilation.devices, compilation.module
-    if len({device.process_index for device in devices}) > 1 and devices[0].platform == "cpu":
+    if compilation.spans_processes:
         main = next(operation for operation in module.body.operations if _name_of(operation) == "main")
         program = fingerprint(compilation.text() or str(module))
         _lib.name_program(program, f"{_name_of(module.operation)}, compiled {_user_line()}")

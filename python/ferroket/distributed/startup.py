@@ -93,6 +93,9 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
         "FERROKET_YIELD": _setting("FERROKET_YIELD", _YIELDS),
         "FERROKET_CHECK": _setting("FERROKET_CHECK", _CHECKS),
         "FERROKET_WATCHDOG": f"{limit_from_environment():g}",
+        # A program that was kept may run its collectives in another order.
+        "FERROKET_CACHE": "on" if compile_cache.folder(os.environ) else "off",
+        "JAX_ENABLE_COMPILATION_CACHE": os.environ.get("JAX_ENABLE_COMPILATION_CACHE", "true").lower(),
     }
     with _deadline(launcher):
         own_gpus, problem = _look_around()
