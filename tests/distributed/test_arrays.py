@@ -32,14 +32,17 @@ assert spread["x"].shape == (3 * n, 2) and spread["y"].dtype == np.int8
 np.testing.assert_array_equal(fd.gather(spread)["x"], whole)
 assert isinstance(fd.gather(spread)["x"], np.ndarray)
 assert float(jax.jit(jnp.sum)(spread["x"])) == whole.sum()
-columns = fd.from_process_local(local, axis=1)
-np.testing.assert_array_equal(
-    fd.gather(columns), np.concatenate([np.arange(6.0).reshape(3, 2) + 100 * r for r in range(n)], axis=1)
-)
+for axis in (1, -1):
+    columns = fd.from_process_local(local, axis=axis)
+    np.testing.assert_array_equal(
+        fd.gather(columns), np.concatenate([np.arange(6.0).reshape(3, 2) + 100 * r for r in range(n)], axis=1)
+    )
 same = fd.replicate({"a": np.arange(4), "b": 2.5})
 assert same["a"].is_fully_replicated and len(same["a"].devices()) == n
 np.testing.assert_array_equal(np.asarray(same["a"]), np.arange(4))
 np.testing.assert_array_equal(fd.gather(same)["b"], 2.5)
+function = fd.replicate(jax.tree_util.Partial(lambda x, y: x + y, np.ones(3)))  # of another address on each rank
+np.testing.assert_array_equal(function(1), 2 * np.ones(3))
 """
 
 # Twelve rows, which any of these numbers of ranks can share.

@@ -7,6 +7,7 @@ rank is an error on all.
 
 import hashlib
 import os
+import re
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -90,8 +91,8 @@ def from_process_local(tree: Any, axis: int = 0) -> Any:
     Args:
         tree: A pytree of this rank's parts, of the same shapes and dtypes on all ranks. Fill up what is shorter, such
             as the last batch of a data loader: where a rank has nothing to add, the others would wait for it.
-        axis: The parts are joined along it, in the order of the ranks. Its length in each part must be a multiple of
-            the number of devices of a process.
+        axis: The parts are joined along it, in the order of the ranks. A negative one counts from each part's last.
+            Its length in each part must be a multiple of the number of devices of a process.
 
     Returns:
         The tree of :class:`jax.Array`, sharded along the axis.
@@ -107,13 +108,15 @@ def from_process_local(tree: Any, axis: int = 0) -> Any:
     _agree_on("the shapes and dtypes of the parts", _types(leaves, structure))
     devices = jax.local_device_count()
     for leaf in leaves:
-        if leaf.ndim <= axis or leaf.shape[axis] % devices:
+        if not -leaf.ndim <= axis < leaf.ndim or leaf.shape[axis] % devices:
             raise ValueError(
                 f"a part has shape {leaf.shape}, but it must have an axis {axis}, whose length is a multiple of "
                 f"{devices}, the number of devices of this process"
             )
-    sharding = _sharding(PartitionSpec(*(None,) * axis, "ranks"))
-    arrays = [jax.make_array_from_process_local_data(sharding, leaf) for leaf in leaves]
+    arrays = [
+        jax.make_array_from_process_local_data(_sharding(PartitionSpec(*(None,) * (axis % leaf.ndim), "ranks")), leaf)
+        for leaf in leaves
+    ]
     return jax.tree.unflatten(structure, arrays)
 
 
@@ -200,7 +203,9 @@ def _sharding(spec: Any) -> Any:
 
 
 def _types(leaves: Sequence[np.ndarray], structure: Any) -> list[bytes]:
-    return [str(structure).encode(), *(f"{leaf.shape} {leaf.dtype}".encode() for leaf in leaves)]
+    """The structure of a tree, without the addresses of functions and objects, and of each leaf its shape and dtype."""
+    described = re.sub(r" at 0x[0-9a-f]+", "", str(structure))
+    return [described.encode(), *(f"{leaf.shape} {leaf.dtype}".encode() for leaf in leaves)]
 
 
 def _agree_on(what: str, parts: Sequence[bytes]) -> None:
