@@ -271,10 +271,10 @@ if info.rank == 0:
 @pytest.mark.skipif(CHECKS, reason="JAX 0.7 shares no updates")
 @pytest.mark.mpi
 @pytest.mark.quick("2")
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 8], ids=str)
+@pytest.mark.parametrize("n", [2, 3, 8], ids=str)
 def test_on_ranks(n: int, tmp_path: Path) -> None:
     results = tmp_path / "solutions.npz"
-    job = run_ranks(script("solutions", results), n, timeout=250, JAX_DISABLE_MOST_OPTIMIZATIONS="1")
+    job = run_ranks(script("solutions", results), n, timeout=500, JAX_DISABLE_MOST_OPTIMIZATIONS="1")
     assert job.returncode == 0, job.stdout + job.stderr
     check(np.load(results))
 

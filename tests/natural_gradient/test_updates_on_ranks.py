@@ -62,11 +62,11 @@ def found(job: Finished) -> dict[str, list[float]]:
 MODELS = ["holomorphic", "not holomorphic", "convolutions", "Jastrow"]
 
 
-@pytest.mark.parametrize(("n", "models"), [(2, MODELS[:1]), (4, MODELS)], ids=["2", "4"])
+@pytest.mark.parametrize(("n", "models"), [(2, MODELS[:1]), (4, MODELS[1:])], ids=["2", "4"])
 def test_updates(n: int, models: list[str]) -> None:
     environment = {"XLA_FLAGS": FAST_COMPILATION, "MODELS": ",".join(models)}
-    alone = found(run_alone(SCRIPT, timeout=280, **environment))
-    ranks = found(run_ranks(SCRIPT, n, timeout=280, **environment))
+    alone = found(run_alone(SCRIPT, timeout=500, **environment))
+    ranks = found(run_ranks(SCRIPT, n, timeout=500, **environment))
     assert list(ranks) == list(alone)
     assert len(alone) == 2 * len(models)
     for name, numbers in alone.items():

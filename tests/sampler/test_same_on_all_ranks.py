@@ -100,7 +100,7 @@ def found(job: Finished) -> dict[str, object]:
 
 
 def in_one_process(script: str, before: str = "", **env: str) -> dict[str, object]:
-    return found(run_alone(before + script + END, timeout=240, **ENVIRONMENT, **env))
+    return found(run_alone(before + script + END, timeout=500, **ENVIRONMENT, **env))
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_four_devices(alone: dict[str, object]) -> None:
 @pytest.mark.mpi
 @pytest.mark.parametrize("n", [2, 4, 8] if FULL else [2, 8])
 def test_ranks(alone: dict[str, object], n: int) -> None:
-    numbers = found(run_ranks(START + COLLECTIVES + END, n, timeout=280, **FEW_RULES))
+    numbers = found(run_ranks(START + COLLECTIVES + END, n, timeout=500, **FEW_RULES))
     assert numbers["devices"] == n
     assert numbers["collectives"] == []
     assert samples(numbers)
