@@ -70,6 +70,8 @@ MATURIN = env -u MAKEFLAGS -u MFLAGS VIRTUAL_ENV=$(VENV) PATH="$(BIN):$$PATH" $(
 # One interpreter for every cargo call: PyO3's build is cached by the interpreter's path.
 export PYO3_PYTHON := $(BIN)/python
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/target/hypothesis
+# Images of containers set it, and each of the hundreds of processes that tests start would compile all of JAX's files.
+unexport PYTHONDONTWRITEBYTECODE
 
 ##@ Use
 
