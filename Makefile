@@ -99,7 +99,7 @@ bench: $(VENV)/.package ## Run the benchmarks (BENCH="operators collectives bind
 ##@ Check
 
 .PHONY: test
-test: ## Everything, in the least that touches it all: one MPI of each family, the lowest versions in part (12 minutes)
+test: ## Everything, in the least that touches it all: one MPI of each family, the lowest versions in part (25 minutes)
 # Rust compiles its release build on one core, mostly, and its checks take the other.
 	@echo "== test: Rust"
 	$(MAKE) PARALLEL=yes --jobs 2 --output-sync=target $(VENV)/.package check-rust
