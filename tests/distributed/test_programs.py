@@ -3,7 +3,6 @@
 import re
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +17,7 @@ from mpi import MPIS, run_ranks
 PRELUDE = """
 import ferroket as fk
 info = fk.initialize()
+import os
 import jax, jax.numpy as jnp, numpy as np
 import jax.experimental.custom_partitioning
 from jax import lax
@@ -33,7 +33,28 @@ def show(x):
 x = spread(np.ones(4, np.float32))
 """
 
+
+def both(first: str, second: str, out: str = "P()") -> str:
+    """The program ``first`` on rank 0 and ``second`` on the others, of values that differ."""
+    return (
+        f"a, b = spread(np.full(1, 10.0)), spread(np.full(1, 1.0))\n"
+        f"f = (lambda a, b: {second}) if rank else (lambda a, b: {first})\n"
+        f"show(jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P('S'), out_specs={out}, check_vma=False))(a, b))"
+    )
+
+
 WRONG = {
+    "other operands": (both("lax.psum(a - b, 'S')", "lax.psum(b - a, 'S')"), set(), ["jit__lambda"]),
+    "another order of functions": (
+        both("lax.psum(jnp.sin(jnp.exp(b)), 'S')", "lax.psum(jnp.exp(jnp.sin(b)), 'S')"),
+        set(),
+        ["jit__lambda"],
+    ),
+    "other pairs of a permutation": (
+        both("lax.ppermute(a, 'S', [(0, 1)])", "lax.ppermute(a, 'S', [(0, 1), (1, 0)])", "P('S')"),
+        {"0.0"},  # rank 0 receives nothing
+        ["jit__lambda"],
+    ),
     "one rank computes alone": (
         "show(x.sum())\nif rank == 0:\n    show((10 * x).sum())\nshow(x.sum())",
         {"8.0", "80.0"},
@@ -48,6 +69,21 @@ WRONG = {
         "for i in range(2 + rank):\n    y = (x + i).sum()\nshow((x * x).max() + y)",
         {"13.0", "25.0"},
         ["jit__reduce_sum"],
+    ),
+    "another branch": (
+        both(*["lax.cond(lax.axis_index('S') == 0, lambda: lax.psum(a, 'S'), lambda: lax.psum(jnp.sin(b), 'S'))"] * 2),
+        set(),
+        ["jit__lambda"],
+    ),
+    "a branch without a sum": (
+        both(*["lax.psum(lax.cond(lax.axis_index('S') == 0, lambda: lax.psum(a, 'S'), lambda: b), 'S')"] * 2),
+        set(),
+        ["jit__lambda"],
+    ),
+    "another round of a loop": (
+        both(*["lax.psum(lax.fori_loop(0, 2 + lax.axis_index('S'), lambda i, s: lax.psum(s, 'S'), a), 'S')"] * 2),
+        set(),
+        ["jit__lambda"],
     ),
     "another shape": ("show((x if rank else spread(np.ones(8, np.float32))).sum())", set(), ["jit__reduce_sum"]),
     "another type": ("show((x if rank else x.astype(jnp.int32)).sum())", set(), ["float32", "int32"]),
@@ -92,11 +128,18 @@ def test_no_wrong_number_is_printed(mpi: str, case: str) -> None:
     assert job.returncode != 0, job.stdout + job.stderr
     assert set(re.findall(r"NUMBER (\S+)", job.stdout)) <= right, job.stdout
     assert "the ranks are in different calls of MPI" in job.stderr, job.stderr
-    for text in ["rank 0 (", "rank 1 (", *told]:
+    # Who only sends in a permutation finds no difference.
+    finders = ["rank 1 ("] if "permutation" in case else ["rank 0 (", "rank 1 ("]
+    for text in [*finders, *told]:
         assert text in job.stderr, job.stderr
 
 
 RIGHT = """
+branches = lambda x: lax.cond(x[0] > 0, lambda: lax.psum(x, "S"), lambda: lax.pmax(x, "S"))  # all take the same
+assert float(on_each(branches)(x)[0]) == size
+def steps(x):
+    return lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, branches(s[1]) / size), (0, x))[1]
+assert float(on_each(steps)(x)[0]) == 1
 if rank == 0:  # what each rank has whole is looked at by one alone
     total = x.sum()
     whole = (total * 2).real
@@ -114,6 +157,15 @@ assert float(jax.jit(lambda x: (x + rank).sum())(x)) >= 0  # constants may diffe
 # functions of this process, at other addresses on each
 called = on_each(lambda x: lax.psum(jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x).sum(), "S"))
 assert abs(float(called(x)) - 4 * size * np.sin(1)) < 1e-5
+def summed(x):
+    if os.environ["FERROKET_CHECK"] == "on":  # which registers this handler
+        jax.ffi.ffi_call("ferroket_program", (), has_side_effect=True)(pointer=np.int64(1234 + rank))
+    return lax.psum(x.sum(), "S")
+summed.__name__ = summed.__qualname__ = f"loss_of_rank_{rank}"
+summed = on_each(summed)
+if rank == 0:  # the same lowering, compiled once more
+    summed.lower(x).compile(compiler_options={"xla_cpu_enable_fast_math": True})
+assert float(summed(x)) == 4 * size
 partitioned = jax.experimental.custom_partitioning.custom_partitioning(lambda x: 2 * x)
 partitioned.def_partition(
     partition=lambda mesh, arguments, result: (mesh, lambda x: 2 * x, result.sharding, (arguments[0].sharding,)),
@@ -142,22 +194,23 @@ def test_no_false_alarm(mpi: str, check: str) -> None:
     assert job.stdout.count("RIGHT") == 3
 
 
-def module_of(function: Any, *arguments: Any) -> Any:
-    return jax.jit(function).lower(*arguments).compiler_ir("stablehlo")
+NAN = """
+jax.config.update("jax_debug_nans", True)
+def log_of_part(x):
+    return jnp.log(x - 0 * x.mean())
+y = jax.jit(log_of_part)(spread(np.full(1, 1 - 2.0 * rank)))
+show(jnp.exp(y).sum())
+"""
 
 
-def test_a_program_has_the_same_fingerprint_whatever_its_constants_and_order() -> None:
-    x = jnp.ones(4)
-
-    def of(function: Any, *arguments: Any) -> int:
-        function.__name__ = "program"
-        return programs.fingerprint(str(module_of(function, *arguments)))
-
-    own = of(lambda x: (jnp.sin(x) * 2, jnp.cos(x) + 1), x)
-    assert of(lambda x: (jnp.sin(x) * 3, jnp.cos(x) + 5), x) == own
-    assert of(lambda x: tuple(reversed((jnp.cos(x) + 1, jnp.sin(x) * 2))), x) == own
-    assert of(lambda x: (jnp.sin(x) * 2, jnp.sin(x) + 1), x) != own
-    assert of(lambda x: (jnp.sin(x) * 2, jnp.cos(x) + 1), jnp.ones(5)) != own
+@pytest.mark.mpi
+@pytest.mark.parametrize("mpi", MPIS)
+def test_a_nan_on_one_rank_is_an_error_there(mpi: str) -> None:
+    job = run_ranks(PRELUDE + NAN, 2, mpi=mpi)
+    assert job.returncode != 0
+    assert "NUMBER" not in job.stdout
+    assert "FloatingPointError: invalid value (nan) encountered in the output of log_of_part on process 1" in job.stderr
+    assert "different calls of MPI" not in job.stderr
 
 
 @pytest.mark.parametrize(("spec", "is_whole"), [(P(), True), (P("S"), False), (P(None, "S"), False)])
@@ -210,10 +263,27 @@ def test_markers_that_come_late(before: str, is_late: bool, monkeypatch: pytest.
     assert noted == ([2**64 - 5] if is_late else [])
 
 
+def test_thousands_of_ranks_in_two_places_are_described_in_two_places() -> None:
+    size = 4096
+    stack = "\n".join(f'  File "/home/user/project/run.py", line {n}, in function_{n}' for n in range(25))
+    places = ["MPI_Allreduce of 1 float32 (4 bytes) over all ranks, in jit_f", "MPI_Allgather over all ranks, in jit_g"]
+    found = {rank: (places[rank == 7], 5, f"digest{rank == 7}", 1) for rank in range(size)}
+    hosts = [f"node{rank // 64}" for rank in range(size)]
+    text = programs.describe_difference(found, {"digestFalse": stack, "digestTrue": "  File other"}, hosts)
+    assert f"ranks 0-6, 8-4095 (node0, node1, node2, node3 and 60 more) are in {places[0]}\n{stack}\n" in text
+    assert f"rank 7 (node0) is in {places[1]}\n  File other\n" in text
+    assert "PYTHONHASHSEED" not in text
+    everywhere = {rank: ("call", rank, "d", rank) for rank in range(size)}
+    text = programs.describe_difference(everywhere, {"d": stack}, hosts)
+    assert "(and 4088 more places)" in text
+    assert "PYTHONHASHSEED" in text
+    assert len(text) < 20_000
+
+
 def test_where_the_script_compiled() -> None:
     assert programs._user_line().startswith(f"at {Path(__file__)}:")
 
 
 def test_kinds_of_programs() -> None:
-    with pytest.raises(ValueError, match='spread, whole or own, but not "other"'):
+    with pytest.raises(ValueError, match='spread, whole, own or place, not "other"'):
         _lib.program_marker(1, [2], "other")

@@ -175,7 +175,7 @@ pub(crate) unsafe fn compare(
         return Rest::Nothing(code);
     }
     if all.head.digest != digest {
-        differ(&described.to_string());
+        differ(&described.to_string(), digest);
     }
     let Some(((_, receive), bytes)) = short else { return Rest::All };
     // SAFETY: the caller answers for the room.
@@ -210,11 +210,20 @@ pub(crate) fn expected(request: Handle) -> Option<c_int> {
 /// Stops a rank whose message was sent by another call.
 pub(crate) fn check_tag(expected: c_int, status: &abi::Status, function: &str) {
     if status.tag != expected {
-        differ(&format!("{function} from rank {} of its communicator", status.source));
+        differ(&format!("{function} from rank {} of its communicator", status.source), 0);
     }
 }
 
-static DIFFERENCE: Mutex<Option<String>> = Mutex::new(None);
+/// Where this rank is, while others are in another call.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// For a message.
+    pub place: String,
+    /// What tells it from other places.
+    pub digest: u64,
+}
+
+static DIFFERENCE: Mutex<Option<Difference>> = Mutex::new(None);
 static FOUND: Condvar = Condvar::new();
 
 /// How long Python may take to tell where all ranks are.
@@ -222,9 +231,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Other ranks are in another call than this one. Its result is worthless, so this doesn't return: who waits for a
 /// difference ([`wait`]) ends the job.
-fn differ(call: &str) -> ! {
+fn differ(call: &str, digest: u64) -> ! {
     let place = format!("{call}, in {}", programs::running());
-    *DIFFERENCE.lock().unwrap_or_else(PoisonError::into_inner) = Some(place.clone());
+    *DIFFERENCE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Difference { place: place.clone(), digest });
     FOUND.notify_all();
     std::thread::sleep(PATIENCE);
     stop(&format!("this rank is in {place}, and others are in another call of MPI. {RULE}"))
@@ -236,11 +245,11 @@ pub const RULE: &str = "Every rank has to run the same JAX programs in the same 
 
 /// Waits until this rank finds that others are in another call, and says in which call it is itself.
 #[must_use]
-pub fn wait() -> String {
+pub fn wait() -> Difference {
     let mut found = DIFFERENCE.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
-        if let Some(place) = &*found {
-            return place.clone();
+        if let Some(difference) = &*found {
+            return difference.clone();
         }
         found = FOUND.wait(found).unwrap_or_else(PoisonError::into_inner);
     }

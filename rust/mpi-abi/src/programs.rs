@@ -6,7 +6,10 @@
 //!
 //! A program of which a rank alone runs an extra one *before* could compute with other numbers under the same name. So
 //! ranks compare the history of the programs of their devices, too. Programs that only work on values which every rank
-//! has whole, as a rank does that prints something, aren't in it unless they communicate.
+//! has whole, as a rank does that prints something, aren't in it unless they communicate. Others are, even if they don't
+//! communicate: `(10 * x).sum()` on one rank is two programs, of which the second is also that of another's `x.sum()`.
+//!
+//! In a program, branches and loops with collectives have markers as well, which say where in it a rank is.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +18,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use foldhash::{HashMap, HashSet};
 
 use crate::abi::Handle;
-use crate::groups;
+use crate::groups::{self, Within};
 
 /// How many numbers a marker has: [`MARKER`], the program, its devices, and its [`Kind`].
 pub const MARKER_LENGTH: usize = 4;
@@ -33,6 +36,8 @@ pub enum Kind {
     Whole = 1,
     /// It belongs to the runtime itself: it isn't in the history, nor compared with it.
     Own = 2,
+    /// No program, but a branch or a round of a loop of the one that runs.
+    Place = 3,
 }
 
 impl TryFrom<u64> for Kind {
@@ -43,6 +48,7 @@ impl TryFrom<u64> for Kind {
             0 => Self::Spread,
             1 => Self::Whole,
             2 => Self::Own,
+            3 => Self::Place,
             _ => return Err(()),
         })
     }
@@ -75,6 +81,8 @@ struct Running {
     /// It isn't in the history yet.
     is_pending: bool,
     is_own: bool,
+    /// A number for the branches and rounds of loops that it has come through.
+    place: u64,
     /// How many collectives it has begun.
     calls: u64,
     /// Over which ranks the last collective of these devices was.
@@ -87,12 +95,12 @@ struct Programs {
     names: HashMap<u64, String>,
     /// Those of whose collectives some come before the marker.
     late: HashSet<u64>,
-    /// By devices, as all that follows: their ranks, ascending.
+    /// By devices, as all that follows: their ranks, in their order.
     ranks: HashMap<u64, Vec<c_int>>,
     history: HashMap<u64, History>,
     running: HashMap<u64, Running>,
-    /// Whether all ranks of a communicator are among those of devices.
-    within: HashMap<(Handle, u64), bool>,
+    /// Whether the ranks of a communicator are among those of devices.
+    within: HashMap<(Handle, u64), Within>,
     /// How many programs have begun.
     begun: u64,
     /// The devices whose program has begun last.
@@ -133,9 +141,7 @@ pub fn compare_at_marker(program: u64) {
 #[must_use]
 pub fn devices_of(ranks: &[c_int]) -> u64 {
     let devices = ranks.iter().fold(0, |sum, &rank| mix(sum, u64::from(rank.unsigned_abs()) + 1));
-    let mut ascending = ranks.to_vec();
-    ascending.sort_unstable();
-    programs().ranks.insert(devices, ascending);
+    programs().ranks.insert(devices, ranks.to_vec());
     devices
 }
 
@@ -149,7 +155,11 @@ pub(crate) fn late_comm(&[_, program, devices, _]: &[u64; MARKER_LENGTH]) -> Opt
 #[must_use]
 pub fn running() -> String {
     let programs = programs();
-    let name = |program| programs.names.get(program).map_or("a program that isn't known", String::as_str);
+    // Programs of the same name and line may differ: their numbers tell them apart.
+    let name = |program: &u64| {
+        let name = programs.names.get(program).map_or("a program that isn't known", String::as_str);
+        format!("program {:06x} ({name})", program & 0xff_ffff)
+    };
     let program = programs.running.get(&programs.called).copied().unwrap_or_default().program;
     let history = programs.history.get(&programs.called).copied().unwrap_or_default();
     let before = history.last.iter().find(|last| **last != program && **last != 0);
@@ -162,12 +172,17 @@ pub(crate) fn begin(message: &[u64; MARKER_LENGTH]) -> bool {
     let &[MARKER, program, devices, kind] = message else { return false };
     let Ok(kind) = Kind::try_from(kind) else { return false };
     let mut programs = programs();
-    programs.begun += 1;
     programs.latest = devices;
+    if kind == Kind::Place {
+        let running = programs.running.entry(devices).or_default();
+        running.place = mix(running.place, program);
+        return true;
+    }
+    programs.begun += 1;
     let begun = programs.begun;
     let before = programs.running.entry(devices).or_default();
     let (is_own, is_pending) = (kind == Kind::Own, kind != Kind::Own);
-    *before = Running { program, begun, is_pending, is_own, calls: 0, comm: before.comm };
+    *before = Running { program, begun, is_pending, is_own, place: 0, calls: 0, comm: before.comm };
     if kind == Kind::Spread {
         programs.commit(devices);
     }
@@ -185,20 +200,22 @@ impl Programs {
         }
     }
 
-    /// The devices whose program calls: those that have begun one last, of all that have these ranks among theirs.
-    /// Threads of Python may run programs of several meshes at once.
+    /// The devices whose program calls: those that have begun one last, of all that have these ranks among theirs, in this
+    /// order if there are any. Threads of Python may run programs of several meshes at once.
     fn caller(&mut self, comm: Handle) -> u64 {
         let Self { running, ranks, within, latest, .. } = self;
-        let mut has_ranks = |devices: u64| {
-            *within
-                .entry((comm, devices))
-                .or_insert_with(|| ranks.get(&devices).is_some_and(|ranks| groups::is_within(comm, ranks)))
+        let mut find = |devices: u64| {
+            let find = || ranks.get(&devices).map_or(Within::No, |ranks| groups::is_within(comm, ranks));
+            *within.entry((comm, devices)).or_insert_with(find)
         };
-        if has_ranks(*latest) {
+        if find(*latest) == Within::InOrder {
             return *latest;
         }
-        let others = running.iter().filter(|(devices, _)| has_ranks(**devices));
-        others.max_by_key(|(_, running)| running.begun).map_or(*latest, |(devices, _)| *devices)
+        let others = running.iter().filter_map(|(devices, running)| {
+            let within = find(*devices);
+            (within > Within::No).then_some((within, running.begun, *devices))
+        });
+        others.max().map_or(*latest, |(.., devices)| devices)
     }
 
     /// A number for the next call of the program that calls.
@@ -213,10 +230,9 @@ impl Programs {
             running.comm = Some(comm);
         }
         let name = call.function.as_bytes().chunks(size_of::<u64>()).fold(0, |sum, part| mix(sum, word(part)));
-        [running.program, running.calls, name, call.count as u64, call.datatype as u64, call.operation as u64]
-            .into_iter()
-            .fold(if running.is_own { 0 } else { history }, mix)
-            .max(1)
+        let place = [running.program, running.place, running.calls];
+        let call = [name, call.count as u64, call.datatype as u64, call.operation as u64];
+        place.into_iter().chain(call).fold(if running.is_own { 0 } else { history }, mix).max(1)
     }
 }
 
@@ -269,7 +285,7 @@ mod tests {
     // One test, since there is one state of the process.
     #[test]
     fn digests_tell_programs_histories_places_and_calls_apart() {
-        use Kind::{Own, Spread, Whole};
+        use Kind::{Own, Place, Spread, Whole};
         let plain = after(&[(1, Spread)], 100, &CALL);
         assert_eq!(after(&[(1, Spread)], 101, &CALL), plain, "the same on the other rank");
         assert_ne!(digest(&CALL, comm_of(101)), plain, "the second call of the program");
@@ -282,6 +298,11 @@ mod tests {
         assert_ne!(after(&[(1, Spread)], 108, &Call { datatype: datatype::INT32, ..CALL }), plain);
         assert_ne!(after(&[(1, Spread)], 109, &Call { function: "MPI_Allgather", ..CALL }), plain);
         assert_ne!(after(&[(1, Spread), (1, Spread)], 110, &CALL), plain, "twice");
+        let [branch, other, rounds] = [&[(8, Place)][..], &[(9, Place)], &[(8, Place), (8, Place)]]
+            .map(|places| after(&[&[(1, Spread)], places].concat(), 140 + places[0].0 * places.len() as u64, &CALL));
+        assert_ne!(branch, plain, "in a branch");
+        assert_ne!(branch, other, "in another one");
+        assert_ne!(branch, rounds, "in another round of a loop");
         let own = after(&[(7, Own)], 111, &CALL);
         assert_eq!(after(&[(1, Spread), (7, Own)], 112, &CALL), own);
         let orders = [[(1, Spread), (2, Spread)], [(2, Spread), (1, Spread)]];
@@ -290,14 +311,20 @@ mod tests {
         assert!(begin(&[MARKER, 1, 120, Spread as u64]));
         let sent = digest_between_two(&CALL, comm_of(120));
         assert_eq!(digest_between_two(&CALL, comm_of(120)), sent);
-        // Two threads, each with devices of its own.
+        // Two threads, each with devices of its own, or with the same in another order.
         assert!(begin(&[MARKER, 1, 130, Spread as u64]) && begin(&[MARKER, 2, 131, Spread as u64]));
         assert_eq!(digest(&CALL, comm_of(130)), plain);
+        for (devices, ranks) in [(132, vec![900, 901]), (133, vec![901, 900])] {
+            groups::made(0x7000 + devices as Handle, Some(ranks.clone()));
+            programs().ranks.insert(devices, ranks);
+        }
+        assert!(begin(&[MARKER, 1, 132, Spread as u64]) && begin(&[MARKER, 2, 133, Spread as u64]));
+        assert_eq!(digest(&CALL, 0x7000 + 132), plain);
     }
 
     #[test]
     fn other_messages_are_no_markers() {
         assert!(!begin(&[MARKER + 1, 1, 1, 0]));
-        assert!(!begin(&[MARKER, 1, 1, 3]));
+        assert!(!begin(&[MARKER, 1, 1, 4]));
     }
 }
