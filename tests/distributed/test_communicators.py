@@ -30,6 +30,46 @@ def run(f, mesh, spec, x):
 # Nothing was left to a split of the whole world, which would wait for all ranks.
 END = "\nassert _lib.unannounced_groups() == 0, _lib.unannounced_groups()\n"
 
+THREADS = """
+import threading, time
+
+def work(place):
+    time.sleep(1.5 * (place ^ rank))  # the other group first on each rank
+    mesh = Mesh(np.array([devices[r] for r in ((0, 1), (1, 0))[place]]), ("S",))
+    x = array(mesh, P("S"), (2,))[1]
+    found[place] = float(own(run(lambda x: lax.psum(x * (place + 2), "S"), mesh, P("S"), x))[0])
+
+found = [0.0, 0.0]
+if rank < 2:
+    threads = [threading.Thread(target=work, args=(place,)) for place in (0, 1)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert found == [6.0, 9.0], found
+"""
+
+AT_EXIT = """
+import atexit
+
+def save():
+    mesh = Mesh(np.array(devices).reshape(1, -1)[:, ::-1], ("a", "b"))
+    x = array(mesh, P("b"), (len(devices),))[1]
+    print("SAVED", float(own(run(lambda x: lax.psum(x, "b"), mesh, P("b"), x))[0]), flush=True)
+
+atexit.register(save)
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("mpi", PREFIXES)
+def test_threads_create_groups_in_another_order_on_each_rank(mpi: str) -> None:
+    run_ranks(PRELUDE + THREADS + END, 3, mpi=mpi).ok()
+
+
+@pytest.mark.mpi
+def test_a_group_that_is_first_used_in_an_exit_handler() -> None:
+    job = run_ranks(PRELUDE + AT_EXIT, 2).ok()
+    assert job.stdout.count("SAVED 3.0") == 2
+
 
 @pytest.mark.parametrize(
     ("attributes", "expected"),

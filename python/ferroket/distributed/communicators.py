@@ -13,8 +13,9 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -201,14 +202,14 @@ class _Communicators:
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
-        # Python's threads announce their groups one after the other.
-        self._lock = threading.RLock()
-        self._created: dict[tuple[int, ...], Callable[[], None]] = {}
+        self._lock = threading.Lock()
+        self._created: dict[tuple[int, ...], Future[Callable[[], None]]] = {}
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._compiler = _Compiler()
 
     def prepare(self, program: Any) -> None:
         """Creates communicators for the new groups of a compiled program that is about to run."""
-        if program in self._seen:
+        if program in self._seen or getattr(_creating, "inside", False):
             return
         devices = devices_of_program(program)
         if devices and devices[0].platform == "cpu":
@@ -223,49 +224,75 @@ class _Communicators:
     def create(self, groups: Iterable[Group]) -> None:
         """Creates the communicators of those groups of which this process is a member, if it hasn't them yet."""
         for group in sorted(groups, key=_ids):
-            ranks = [device.process_index for device in group]
-            with self._lock:
-                if self._rank not in ranks or _ids(group) in self._created:
-                    continue
-                gather = _gather_over(group)
-                self._created[_ids(group)] = _no_program
-                _lib.announce_group((group[0].id, ranks))
-                try:
-                    gather()
-                    self._created[_ids(group)] = gather
-                except BaseException:
-                    del self._created[_ids(group)]
-                    raise
-                finally:
-                    _lib.announce_group(None)
+            if any(device.process_index == self._rank for device in group):
+                self._create(group)
+
+    def _create(self, group: Group) -> None:
+        """Creates a group's communicator. A thread waits for another that creates the same, and for no other one."""
+        own: Future[Callable[[], None]] = Future()
+        with self._lock:
+            created = self._created.setdefault(_ids(group), own)
+        if created is not own:
+            created.result()
+            return
+        announcement = (group[0].id, [device.process_index for device in group])
+        try:
+            gather = self._compiler.compile(group)
+            _lib.announce_group(*announcement)
+            _creating.inside = True  # this program needs no other
+            try:
+                gather()
+            finally:
+                _creating.inside = False
+                _lib.withdraw_group(*announcement)
+            own.set_result(gather)
+        except BaseException as error:
+            del self._created[_ids(group)]
+            own.set_exception(error)
+            raise
 
     def gather(self, group: Group) -> None:
         """Runs the program that created a group's communicator, and waits for it."""
-        self._created[_ids(group)]()
+        self._created[_ids(group)].result()()
+
+
+_creating = threading.local()
 
 
 def _ids(group: Group) -> tuple[int, ...]:
     return tuple(device.id for device in group)
 
 
-def _no_program() -> None:
-    """In the place of the program that runs for the first time, which is itself one to be looked at."""
+class _Compiler:
+    """Compiles in a thread of its own, free of what the caller's has set: a mesh, a trace, a default device.
 
-
-def _gather_over(group: Group) -> Callable[[], None]:
-    """Compiles a program that gathers over a group.
-
-    A sum would do as well, but XLA leaves that out where the group has one member.
-
-    Returns:
-        A function that runs it, and waits for it.
+    The thread is there from the start, since Python starts none any more when exit handlers run.
     """
-    # In a thread of its own it is free of what the caller's has set: a mesh, a trace, a default device.
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(_compile_gather, group).result()
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[tuple[Group, Future[Callable[[], None]]]] = SimpleQueue()
+        threading.Thread(target=self._run, name="ferroket compiler", daemon=True).start()
+
+    def compile(self, group: Group) -> Callable[[], None]:
+        """A function that gathers over a group, and waits for it."""
+        done: Future[Callable[[], None]] = Future()
+        self._jobs.put((group, done))
+        return done.result()
+
+    def _run(self) -> None:
+        while True:
+            group, done = self._jobs.get()
+            try:
+                done.set_result(_compile_gather(group))
+            except BaseException as error:
+                done.set_exception(error)
 
 
 def _compile_gather(group: Group) -> Callable[[], None]:
+    """Compiles a program that gathers over a group.
+
+    A sum would do as well, but XLA leaves that out where the group has one member.
+    """
     import jax
     from jax.sharding import Mesh, NamedSharding
     from jax.sharding import PartitionSpec as P

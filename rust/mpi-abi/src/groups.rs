@@ -7,11 +7,12 @@
 //! before XLA asks ([`announce`]); then only they take part (`MPI_Comm_create_group`).
 
 use std::ffi::c_int;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 
 use crate::abi::{COMM_WORLD, Handle};
+use crate::runtime;
 
 /// The ranks of a communicator, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,20 +31,46 @@ struct Groups {
 }
 
 static GROUPS: LazyLock<Mutex<Groups>> = LazyLock::new(Mutex::default);
+/// Signalled when no group is announced any more.
+static ANSWERED: Condvar = Condvar::new();
 
 fn groups() -> MutexGuard<'static, Groups> {
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says which group XLA will ask for next; None takes it back.
-pub fn announce(group: Option<Group>) {
-    groups().announced = group;
+/// Says which group XLA will ask for next. Waits for the answer to an earlier announcement, of another thread: what XLA
+/// asks with may fit both.
+pub fn announce(group: Group) {
+    let mut groups =
+        ANSWERED.wait_while(groups(), |groups| groups.announced.is_some()).unwrap_or_else(PoisonError::into_inner);
+    groups.announced = Some(group);
+}
+
+/// Takes an announcement back, if XLA hasn't asked.
+pub fn withdraw(group: &Group) {
+    if groups().announced.take_if(|announced| announced == group).is_some() {
+        ANSWERED.notify_all();
+    }
 }
 
 /// The announced group, if XLA asks for that one: with its colour, and for the caller's place in it.
 pub(crate) fn asked_for(color: c_int, key: c_int, own: c_int) -> Option<Group> {
     let place = usize::try_from(key).ok()?;
-    groups().announced.take_if(|group| group.color == color && group.ranks.get(place) == Some(&own))
+    let found = groups().announced.take_if(|group| group.color == color && group.ranks.get(place) == Some(&own));
+    if found.is_some() {
+        ANSWERED.notify_all();
+    }
+    found
+}
+
+/// A tag for the messages that make a group's communicator: two threads may make two of them at once.
+pub(crate) fn tag(ranks: &[c_int]) -> c_int {
+    /// The highest tag that each library has.
+    const TAGS: u64 = 32767;
+    let mixed = ranks.iter().fold(1_u64, |sum, &rank| {
+        (sum ^ u64::from(rank.unsigned_abs())).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+    });
+    (mixed % TAGS) as c_int
 }
 
 /// Notes the ranks of a new communicator, if they are known.
@@ -57,12 +84,27 @@ pub fn unannounced() -> usize {
     groups().made.values().filter(|ranks| ranks.is_none()).count()
 }
 
-/// Whether all ranks of a communicator are among some, which are ascending; false if it isn't known which they are.
-pub(crate) fn is_within(comm: Handle, ranks: &[c_int]) -> bool {
-    match groups().made.get(&comm) {
-        Some(Some(own)) => own.iter().all(|rank| ranks.binary_search(rank).is_ok()),
-        _ => false,
+/// Whether the ranks of a communicator are among others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Within {
+    /// Not all of them, or it isn't known which they are.
+    No,
+    /// They are.
+    Yes,
+    /// They are, and in the same order.
+    InOrder,
+}
+
+/// Whether the ranks of a communicator are among some.
+pub(crate) fn is_within(comm: Handle, ranks: &[c_int]) -> Within {
+    let groups = groups();
+    let Some(Some(own)) = groups.made.get(&comm) else { return Within::No };
+    let mut later = ranks.iter();
+    if own.iter().all(|rank| later.any(|other| other == rank)) {
+        return Within::InOrder;
     }
+    let ranks: HashSet<c_int> = ranks.iter().copied().collect();
+    if own.iter().all(|rank| ranks.contains(rank)) { Within::Yes } else { Within::No }
 }
 
 /// How many ranks a communicator has; 0 where it isn't one that was announced.
@@ -82,11 +124,21 @@ pub fn describe(comm: Handle) -> String {
     }
 }
 
-/// Ranks for a message: `ranks 0, 2, 4`.
+/// Ranks for a message: `ranks 0, 2, 4`, `ranks 0-63, 128`, or `all ranks` in their order.
 #[must_use]
 pub fn describe_ranks(ranks: &[c_int]) -> String {
-    let numbers: Vec<String> = ranks.iter().map(ToString::to_string).collect();
-    format!("ranks {}", numbers.join(", "))
+    let is_all = |size| c_int::try_from(ranks.len()) == Ok(size) && ranks.iter().copied().eq(0..size);
+    if runtime::running().is_some_and(|runtime| is_all(runtime.size())) {
+        return "all ranks".into();
+    }
+    let parts: Vec<String> = ranks
+        .chunk_by(|before, after| before + 1 == *after)
+        .flat_map(|run| match run {
+            [first, _, .., last] => vec![format!("{first}-{last}")],
+            few => few.iter().map(ToString::to_string).collect(),
+        })
+        .collect();
+    format!("ranks {}", parts.join(", "))
 }
 
 #[cfg(test)]
@@ -96,12 +148,28 @@ mod tests {
     #[test]
     fn only_the_group_that_was_announced_is_handed_out_and_once() {
         let group = Group { color: 2048, ranks: vec![1, 3] };
-        announce(Some(group.clone()));
+        announce(group.clone());
         assert_eq!(asked_for(0, 1, 3), None); // another colour
         assert_eq!(asked_for(2048, 0, 3), None); // another place
         assert_eq!(asked_for(2048, -1, 3), None);
-        assert_eq!(asked_for(2048, 1, 3), Some(group));
+        assert_eq!(asked_for(2048, 1, 3), Some(group.clone()));
         assert_eq!(asked_for(2048, 1, 3), None);
+        announce(group.clone());
+        withdraw(&Group { color: 2048, ranks: vec![1, 2] });
+        let other = Group { color: 0, ranks: vec![0, 3] };
+        std::thread::scope(|scope| {
+            scope.spawn(|| announce(other.clone()));
+            withdraw(&group);
+        });
+        assert_eq!(asked_for(2048, 1, 3), None);
+        assert_eq!(asked_for(0, 1, 3), Some(other));
+    }
+
+    #[test]
+    fn ranks_are_described_in_short() {
+        assert_eq!(describe_ranks(&[0, 1, 2, 3, 7, 9, 10]), "ranks 0-3, 7, 9, 10");
+        assert_eq!(describe_ranks(&[1, 0]), "ranks 1, 0");
+        assert_ne!(tag(&[0, 1]), tag(&[1, 0]));
     }
 
     #[test]
@@ -111,5 +179,8 @@ mod tests {
         assert_eq!(describe(0x5001), "ranks 0, 2");
         assert_eq!(describe(0x5002), "a group of ranks that only XLA knows");
         assert_eq!(describe(COMM_WORLD), "all ranks");
+        let found = [&[0, 2][..], &[0, 1, 2, 3], &[2, 1, 0], &[0, 1]].map(|ranks| is_within(0x5001, ranks));
+        assert_eq!(found, [Within::InOrder, Within::InOrder, Within::Yes, Within::No]);
+        assert_eq!(is_within(0x5002, &[0, 1, 2, 3]), Within::No);
     }
 }
