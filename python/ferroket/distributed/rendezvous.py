@@ -21,20 +21,30 @@ def needs_mpi(launcher: _lib.Launcher, collectives: str, own: Gpus) -> bool:
     if launcher.kind == "ferroket" and own.platform is None and collectives == "mpi":
         raise RuntimeError(
             "`ferroket launch` started these ranks without an MPI, so their collectives can't be MPI's. "
-            "Leave `collectives` out in fk.initialize(), or install an MPI: pip install 'ferroket[mpich]'"
+            "Leave `collectives` out in fk.initialize(), or install an MPI: pip install 'ferroket[mpich]'. If another "
+            "job has left these variables, unset FERROKET_RANK and FERROKET_SIZE."
         )
     return launcher.kind not in ("ferroket", "slurm") or (own.platform is None and collectives == "mpi")
 
 
 def over_mpi(launcher: _lib.Launcher) -> tuple[_lib.Mpi, str]:
     """MPI as XLA will see it, and how its library was found."""
+    if problem := _lib.left_over_variables():
+        raise RuntimeError(
+            f"{launcher.name} seems to have started this process, by its variables, but {problem}: another job or a "
+            "container has left them. For a single process, unset PMI_RANK, PMI_SIZE and PMI_FD"
+        )
+    if launcher.kind == "hydra":
+        # In a job of SLURM with MpiDefault=pmix, MPICH finds the variables of two launchers, and gives up.
+        os.environ.pop("PMIX_NAMESPACE", None)
     prefixes = search_prefixes()
     found = _lib.find_mpi(prefixes)
     if found.variable:
         name, value = found.variable
         os.environ.setdefault(name, str(value))
     mpi = _lib.attach_mpi(prefixes)
-    if (mpi.rank, mpi.size) != (launcher.rank, launcher.size):
+    size = mpi.size if launcher.size is None else launcher.size
+    if (mpi.rank, mpi.size) != (launcher.rank, size):
         mend = (
             slurm.NO_PMI
             if launcher.kind == "slurm"
@@ -42,9 +52,9 @@ def over_mpi(launcher: _lib.Launcher) -> tuple[_lib.Mpi, str]:
             "launcher in FERROKET_LIBMPI"
         )
         raise RuntimeError(
-            f"{launcher.name} says that this is rank {launcher.rank} of {launcher.size}, but MPI says rank "
+            f"{launcher.name} says that this is rank {launcher.rank} of {size}, but MPI says rank "
             f"{mpi.rank} of {mpi.size}: the launcher and the MPI library don't belong together, and the ranks would "
-            f"be {launcher.size} independent runs. The library is {mpi.library.version}, {mpi.library.path} "
+            f"be {size} independent runs. The library is {mpi.library.version}, {mpi.library.path} "
             f"({found.origin}). {mend}"
         )
     # mpi4py, if the script imports it, has to run on the same library, and finds it started.
@@ -54,6 +64,7 @@ def over_mpi(launcher: _lib.Launcher) -> tuple[_lib.Mpi, str]:
 
 def over_jax(launcher: _lib.Launcher, own: Gpus) -> tuple[StoreProcessGroup, str]:
     """Connects JAX's processes, and returns the ranks over its coordinator, and the coordinator's address."""
+    assert launcher.size is not None  # these two say so
     step = slurm.step(os.environ) if launcher.kind == "slurm" else None
     if step is not None:
         place, address = (step.local_rank, step.local_size, step.gpus_on_node), step.coordinator

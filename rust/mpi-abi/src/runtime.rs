@@ -18,7 +18,7 @@ use crate::groups::{self, Group};
 use crate::library::api::{Api, RealHandle, Unknown};
 use crate::library::{Attempt, Candidate, Library, find};
 use crate::reductions::Reductions;
-use crate::{Error, waiting, with_api};
+use crate::{Error, launcher, waiting, with_api};
 
 /// The MPI that this process runs on.
 #[derive(Debug)]
@@ -103,6 +103,7 @@ fn start(prefixes: &[PathBuf]) -> Result<Runtime, Error> {
         if ours {
             library.open_fabric();
             let null = std::ptr::null_mut();
+            let _watched = launcher::explain_exit(&library.version());
             let code = (api.functions.init_thread)(null, null.cast(), api.thread_multiple(), &raw mut provided);
             library.check("MPI_Init_thread", code)?;
         } else {
@@ -205,8 +206,8 @@ impl Runtime {
 
     /// Makes the communicator of some ranks; they alone take part. Returns it by our number, or MPI's error code.
     pub(crate) fn make_group(&self, group: &Group) -> Result<Handle, c_int> {
-        /// Only this function uses point-to-point tags on `world`.
-        const TAG: c_int = 1;
+        // Only this function uses point-to-point tags on `world`.
+        let tag = groups::tag(&group.ranks);
         let over = Over::Ranks(group.ranks.clone());
         let _inside = calls::enter(Call { function: "MPI_Comm_create_group", message: None, over });
         let checked = |code| if code == SUCCESS { Ok(()) } else { Err(code) };
@@ -218,7 +219,7 @@ impl Runtime {
             let mut made = api.comm(abi::COMM_NULL);
             checked((functions.comm_group)(world, &raw mut all))?;
             checked((functions.group_incl)(all, length, group.ranks.as_ptr(), &raw mut some))?;
-            checked((functions.comm_create_group)(world, some, TAG, &raw mut made))?;
+            checked((functions.comm_create_group)(world, some, tag, &raw mut made))?;
             checked((functions.group_free)(&raw mut some))?;
             checked((functions.group_free)(&raw mut all))?;
             api.comm_back(made)

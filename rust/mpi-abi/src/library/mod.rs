@@ -71,11 +71,12 @@ pub struct Library {
 impl Library {
     /// Opens `path` (a file, or a name for the loader) and looks up all that is ever called.
     ///
-    /// It is opened with local scope, as mpi4py opens it: nothing else in the process binds to its symbols.
+    /// It is opened with local scope, as mpi4py opens it: nothing else in the process binds to its symbols. The loader
+    /// never closes it: what it brought along may have started threads, and left handlers.
     pub fn open(path: &OsStr) -> Result<Self, Error> {
         let unusable = |reason: String| Error::Unusable { path: PathBuf::from(path), reason };
         // SAFETY: opening a library runs its constructors; those of MPI libraries have no preconditions.
-        let object = unsafe { dl::Library::open(Some(path), dl::RTLD_LAZY | dl::RTLD_LOCAL) }
+        let object = unsafe { dl::Library::open(Some(path), dl::RTLD_LAZY | dl::RTLD_LOCAL | libc::RTLD_NODELETE) }
             .map_err(|error| unusable(loader_says(&error)))?;
         let family = if exports(&object, c"ompi_mpi_comm_world") {
             Family::OpenMpi
