@@ -49,8 +49,8 @@ impl fmt::Display for Call {
 pub struct Calls {
     /// Calls that have come back.
     pub done: u64,
-    /// Calls that haven't, each with the number that it got when it began.
-    pub inside: Vec<(u64, Call)>,
+    /// Calls that haven't, each with the number that it got when it began, and the thread that it is of.
+    pub inside: Vec<(u64, Call, i32)>,
     begun: u64,
 }
 
@@ -71,8 +71,23 @@ pub fn enter(call: Call) -> Inside {
     let mut calls = calls();
     calls.begun += 1;
     let number = calls.begun;
-    calls.inside.push((number, call));
+    calls.inside.push((number, call, THREAD.with(|thread| *thread)));
     Inside(number)
+}
+
+thread_local! {
+    static THREAD: i32 = number_of_thread();
+}
+
+/// The system's number of this thread; 0 where it has none.
+fn number_of_thread() -> i32 {
+    #[cfg(target_os = "linux")]
+    // SAFETY: gettid has no preconditions.
+    unsafe {
+        libc::gettid()
+    }
+    #[cfg(not(target_os = "linux"))]
+    0
 }
 
 /// A call that is under way.
@@ -83,7 +98,7 @@ pub struct Inside(u64);
 impl Drop for Inside {
     fn drop(&mut self) {
         let mut calls = calls();
-        calls.inside.retain(|(number, _)| *number != self.0);
+        calls.inside.retain(|(number, ..)| *number != self.0);
         calls.done += 1;
     }
 }
@@ -99,12 +114,12 @@ mod tests {
         let call = Call { function: "MPI_Allreduce", message: Some((3, datatype::DOUBLE)), over };
         let before = now().done;
         let inside = enter(call.clone());
-        assert!(now().inside.iter().any(|(_, seen)| *seen == call));
+        assert!(now().inside.iter().any(|(_, seen, _)| *seen == call));
         assert_eq!(call.to_string(), "MPI_Allreduce of 3 float64 (24 bytes) over all ranks");
         let making = Call { function: "MPI_Comm_create_group", message: None, over: Over::Ranks(vec![0, 2]) };
         assert_eq!(making.to_string(), "MPI_Comm_create_group over ranks 0, 2");
         drop(inside);
-        assert!(!now().inside.iter().any(|(_, seen)| *seen == call));
+        assert!(!now().inside.iter().any(|(_, seen, _)| *seen == call));
         assert!(now().done > before);
     }
 }
