@@ -1,4 +1,4 @@
-"""Several hosts on one machine, for tests: network namespaces with names, addresses and files of their own.
+"""Several hosts on one machine, for tests: namespaces with names, addresses, processes and files of their own.
 
 All of it lies in namespaces, so nothing of the machine's own network changes, and addresses can't clash with it.
 """
@@ -99,7 +99,7 @@ def _skip_unless_allowed() -> None:
         if shutil.which(tool, path=_PATH) is None:
             pytest.skip(f"making hosts needs the command {tool}")
     tried = subprocess.run(
-        ["unshare", "--net", "--mount", "--uts", "true"],
+        ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "true"],
         env={"PATH": _PATH},
         text=True,
         capture_output=True,
@@ -118,14 +118,20 @@ def _ip(*arguments: str) -> None:
 
 
 def _write_files(folder: Path, host: Host, names: Mapping[str, str]) -> None:
-    hosts, order = folder / f"hosts-{host.name}", folder / f"nsswitch-{host.name}"
+    hosts, order, boot_id = (folder / f"{kind}-{host.name}" for kind in ("hosts", "nsswitch", "boot-id"))
+    boot_id.write_text(f"{uuid.uuid4()}\n")  # by which libraries tell who shares memory with whom
     hosts.write_text("".join(f"{address} {name}\n" for name, address in names.items()))
     order.write_text("hosts: files\n")
     host.enter.write_text(
         f"""#!/bin/sh
 PATH={_PATH}
-exec ip netns exec {host.namespace} unshare --uts --mount sh -c '
-mount --bind {hosts} /etc/hosts && mount --bind {order} /etc/nsswitch.conf && hostname {host.name} && exec "$@"
+exec ip netns exec {host.namespace} unshare --uts --mount --pid --fork --kill-child sh -c '
+mount -t proc proc /proc && mount -t tmpfs tmpfs /dev/shm && mount --bind {boot_id} /proc/sys/kernel/random/boot_id &&
+mount --bind {hosts} /etc/hosts && mount --bind {order} /etc/nsswitch.conf && hostname {host.name} || exit
+"$@"
+code=$?
+sleep 1  # its other processes end with this one
+exit $code
 ' sh "$@"
 """
     )

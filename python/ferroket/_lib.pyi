@@ -35,7 +35,10 @@ def keep_freed_memory() -> None:
 
 @final
 class Launcher:
-    """The launcher that started this process: "hydra", "intel", "openmpi", "slurm" or "ferroket", and its full name."""
+    """The launcher that started this process, and what it says of its ranks; the size is None where it says none.
+
+    Its kind is "hydra", "intel", "openmpi", "slurm", "ferroket", "prrte", "pals", "flux" or "mvapich".
+    """
 
     @property
     def kind(self) -> str: ...
@@ -44,7 +47,7 @@ class Launcher:
     @property
     def rank(self) -> int: ...
     @property
-    def size(self) -> int: ...
+    def size(self) -> int | None: ...
 
 @final
 class MpiLibrary:
@@ -115,7 +118,19 @@ class Deadline:
     ) -> None: ...
 
 def detect_launcher() -> Launcher | None:
-    """The launcher that started this process, or None."""
+    """The launcher that started this process, or None; a process that a rank has started is no rank."""
+
+def unknown_launcher() -> str | None:
+    """The variable by which a launcher that isn't known has told this process its number, as ``NAME=value``."""
+
+def is_child_of_rank() -> bool:
+    """Whether a rank has started this process, so that what the launcher told that rank is not for this one."""
+
+def mark_of_children() -> tuple[str, str]:
+    """A variable, and its value, by which the children of this rank know that they are no ranks."""
+
+def left_over_variables() -> str | None:
+    """Why the variables of a launcher can't be those of this process, if so."""
 
 def find_mpi(prefixes: list[Path]) -> MpiLibrary:
     """The MPI library that ``attach_mpi`` would use. Opens it, but doesn't start MPI."""
@@ -126,8 +141,8 @@ def attach_mpi(prefixes: list[Path]) -> Mpi:
 def is_trampoline_attached() -> bool:
     """Whether jaxlib's MPItrampoline has this file as its wrapper."""
 
-def mpi_calls() -> tuple[int, list[tuple[int, str]]]:
-    """How many calls of MPI have come back, and those that XLA is in: number and description."""
+def mpi_calls() -> tuple[int, list[tuple[int, str, int]]]:
+    """How many calls of MPI have come back, and those that XLA is in: number, description, and the thread."""
 
 def mpi_traffic() -> list[tuple[str, int, int, int]]:
     """What this process has sent over MPI so far.
@@ -136,8 +151,14 @@ def mpi_traffic() -> list[tuple[str, int, int, int]]:
     of what is gathered, its values of what is reduced.
     """
 
-def announce_group(group: tuple[int, list[int]] | None) -> None:
-    """Announces the group that XLA will ask for next: its first device's number and its ranks. None takes it back."""
+def announce_group(color: int, ranks: list[int]) -> None:
+    """Announces the group that XLA will ask for next, by its first device's number and its ranks.
+
+    Waits until XLA has asked for what another thread has announced before.
+    """
+
+def withdraw_group(color: int, ranks: list[int]) -> None:
+    """Takes an announcement back, if XLA hasn't asked."""
 
 def unannounced_groups() -> int:
     """How many groups XLA has asked for without an announcement, so that all ranks had to take part."""
@@ -149,7 +170,8 @@ def program_marker(program: int, ranks: list[int], kind: str) -> list[int]:
     """What the marker of a program on devices of these ranks says: four numbers, of which the first is always the same.
 
     A program is "spread" if it works on values that are spread over ranks, "whole" if each rank has all of them, "own"
-    if it belongs to the runtime itself.
+    if it belongs to the runtime itself. The marker of a "place" stands in a branch or a loop, which has the program's
+    number.
     """
 
 def name_program(program: int, name: str) -> None:
@@ -158,7 +180,7 @@ def name_program(program: int, name: str) -> None:
 def compare_at_marker(program: int) -> None:
     """Has ranks compare what they run at the marker of a program, too: some of its collectives come before it."""
 
-def wait_for_difference() -> str:
+def wait_for_difference() -> tuple[str, int]:
     """Waits until this rank finds that others are in another call than it is itself, and says in which it is.
 
     That call doesn't come back: who waits here has to end the job.
@@ -194,8 +216,19 @@ def find_ranks(ranks: list[tuple[str, tuple[int, int]]]) -> Found:
         OSError: no file descriptor is left.
     """
 
-def watch_ranks(events: int, ranks: list[tuple[str, int, int, int]], oom_kills: int | None) -> None:
-    """Watches ranks that were found until all have ended: says so if one is killed. Takes the descriptors over."""
+def watch_ranks(
+    events: int,
+    ranks: list[tuple[str, int, int, int]],
+    oom_kills: int | None,
+    listener: int | None,
+    address: str | None,
+    password: str,
+) -> None:
+    """Watches ranks that were found until all have ended: says so if one is killed. Then ends what they have started.
+
+    Takes the descriptors over, with that of the socket where the watchers of other nodes find rank 0's. Those connect
+    to ``address``, with the job's password.
+    """
 
 def oom_kills() -> int | None:
     """How many processes of this node the kernel has killed for lack of memory, where it tells."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mpi import FULL, PREFIXES, SOON, START, SUM, Finished, run_ranks
+from mpi import FULL, PREFIXES, SOON, START, SUM, Finished, run_alone, run_ranks
 
 pytestmark = pytest.mark.mpi
 
@@ -20,6 +20,7 @@ SCRIPT = (
     + SUM
     + """
 import ctypes, os, signal, sys, time
+<before>
 if info.rank == 1:
     time.sleep(0.3)
     print(f"FAILS AT {time.time()}\\n", end="", flush=True)
@@ -47,10 +48,11 @@ FAILURES = {
 }
 
 
-def fail(statement: str, others: str, folder: Path, mpi: str = "mpich") -> tuple[Finished, float]:
+def fail(statement: str, others: str, folder: Path, mpi: str = "mpich", before: str = "") -> tuple[Finished, float]:
     """The finished job, and how long it lived after the failure."""
     script = folder / "run.py"
-    script.write_text(SCRIPT.replace("<failure>", statement).replace("<others>", others))
+    text = SCRIPT.replace("<before>", before).replace("<failure>", statement).replace("<others>", others)
+    script.write_text(text)
     job = run_ranks(script, 2, mpi=mpi)
     end = time.time()
     found = re.search(r"FAILS AT ([\d.]+)", job.stdout)
@@ -121,11 +123,11 @@ sys.executable = sys.argv[1]
 from ferroket.distributed import startup
 
 bind = startup._bind
-def kill_one(reports, rank, mode):
+def kill_one(reports, machines, rank, mode):
     if rank == len(reports) - 1:
         time.sleep(0.3)
         os.kill(os.getpid(), signal.SIGKILL)
-    return bind(reports, rank, mode)
+    return bind(reports, machines, rank, mode)
 startup._bind = kill_one
 startup.initialize()
 """
@@ -150,7 +152,7 @@ def test_the_rank_that_is_killed_is_named_however_late_the_watcher_is(script: st
 # A rank may have no more files than it has; no process can be started.
 NO_WATCHER = {
     "no descriptors": "resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir('/proc/self/fd')) - 1, hard))",
-    "no process": "sys.executable = '/nowhere/python'",
+    "no process": "failure.PYTHON = ('/nowhere/python',)",
 }
 WATCHED = """
 import os, resource, sys
@@ -158,13 +160,13 @@ import ferroket as fk
 from ferroket.distributed import failure
 watch, (soft, hard) = failure.watch, resource.getrlimit(resource.RLIMIT_NOFILE)
 
-def watch_without(ranks):
-    executable = sys.executable
+def watch_without(*arguments):
+    python = failure.PYTHON
     <without>
     try:
-        watch(ranks)
+        watch(*arguments)
     finally:
-        sys.executable = executable
+        failure.PYTHON = python
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert failure._watcher is None
 
@@ -251,6 +253,59 @@ while True:
     assert len(ours) == 1, job.stderr
     assert ours[0].startswith(TOLD.format(2)), job.stderr
     assert "killed (SIGKILL), probably by the kernel for lack of memory: it has killed " in ours[0], job.stderr
+
+
+HOOKS = {
+    "of the script": (
+        "sys.excepthook = lambda kind, error, trace: print('pretty:', error, file=sys.stderr)",
+        "pretty: a",
+    ),
+    "around ours": (
+        "shown = sys.excepthook\nsys.excepthook = lambda *error: (print('more', file=sys.stderr), shown(*error))",
+        "more\nTraceback (most recent call last):",
+    ),
+    "that fails": ("sys.excepthook = lambda *error: 1 / 0", "Original exception was:"),
+}
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_an_exception_hook_of_the_script_shows_it_and_the_job_ends(hook: str, tmp_path: Path) -> None:
+    install, shown = HOOKS[hook]
+    job, seconds = fail("raise ValueError('a reason')", SLEEPING, tmp_path, before=install)
+    assert job.returncode == 1
+    assert seconds < SOON
+    assert shown in job.stderr
+    assert f"{TOLD.format(2)}: uncaught ValueError, so the whole job is aborted" in job.stderr
+
+
+MEETING = """
+import socket, subprocess, sys, time
+from ferroket.distributed import failure
+
+program = "from ferroket import _lib; import time; print(*_lib.Beacon().address, flush=True); time.sleep(60)"
+rank = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+pid, descriptor = map(int, rank.stdout.readline().split())
+listener = socket.create_server(("127.0.0.1", 0))
+port = listener.getsockname()[1]
+failure.watch([("rank 0", (pid, descriptor))], failure.Meeting(f"127.0.0.1:{port}", "secret", listener))
+
+def tell(password):
+    connection = socket.create_connection(("127.0.0.1", port))
+    connection.sendall(f"{password}\\nlost 5 said with {password}\\x1b[31m\\n".encode())
+    return connection
+
+stranger = tell("guessed")
+time.sleep(1)
+friend = tell("secret")
+assert friend.recv(100) == b"told\\n"
+assert stranger.recv(100) == b""
+assert rank.wait(10) == -9  # no launcher has ended it
+"""
+
+
+def test_watchers_of_other_nodes_are_heard_if_they_know_the_password() -> None:
+    job = run_alone(MEETING)
+    assert (job.returncode, job.stderr) == (0, "said with secret[31m\n")
 
 
 def test_a_text_is_printed_as_python_prints_it(tmp_path: Path) -> None:

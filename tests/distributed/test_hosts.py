@@ -74,6 +74,34 @@ def test_three_hosts_of_two_ranks(tmp_path: Path) -> None:
         assert run_on_hosts(PSUM, hosts, per_host=2).ok().lines() == expected(hosts, hosts[0].address, per_host=2)
 
 
+FAILS = (
+    START
+    + SUM
+    + """
+import os, signal, time
+total(x).block_until_ready()
+if rank == <rank>:
+    time.sleep(2)  # the watchers have started
+    <end>
+while True:
+    total(x).block_until_ready()
+"""
+)
+
+
+@pytest.mark.quick("kill-1")
+@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("end", ["raise ValueError('the reason')", "os.kill(os.getpid(), 9)"], ids=["raise", "kill"])
+def test_the_rank_that_failed_first_is_named_once_from_wherever_it_was(end: str, rank: int, tmp_path: Path) -> None:
+    with make_hosts(tmp_path, n=3) as hosts:
+        job = run_on_hosts(FAILS.replace("<rank>", str(rank)).replace("<end>", end), hosts)
+        assert job.returncode != 0
+        ours = [line for line in job.stderr.splitlines() if line.startswith("ferroket: ")]
+        assert len(ours) == 1, job.stderr
+        assert ours[0].startswith(f"ferroket: rank {rank} of 3 on {hosts[rank].name}"), job.stderr
+        assert ("uncaught ValueError" if "raise" in end else "killed (SIGKILL)") in ours[0], job.stderr
+
+
 def test_hosts_whose_own_name_leads_to_loopback(tmp_path: Path) -> None:
     with make_hosts(tmp_path, as_debian) as hosts:
         assert run_on_hosts(PSUM, hosts).ok().lines() == expected(hosts, hosts[0].address)

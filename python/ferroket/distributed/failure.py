@@ -5,15 +5,19 @@ import contextlib
 import faulthandler
 import io
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
-from types import TracebackType
+from dataclasses import dataclass
+from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from ferroket import _lib
 from ferroket.distributed.process_group import ProcessGroup
+from ferroket.distributed.progress import note_failed_threads
+from ferroket.distributed.scripts import PYTHON
 
 # Seconds that a launcher may take to forward the message: at an abort it ends without looking for more.
 _FORWARDING = 0.2
@@ -49,6 +53,7 @@ def end_job_with_this_rank(group: ProcessGroup, who: str) -> None:
     global _job  # noqa: PLW0603 - one process has one job
     _job = _Job(group, who)
     sys.excepthook = _Hook(sys.excepthook)
+    sys.__class__ = _Sys
     sys.exit = _exit
     for name in ("exit", "quit"):  # what `site` adds, which scripts use too
         if hasattr(builtins, name):
@@ -57,21 +62,38 @@ def end_job_with_this_rank(group: ProcessGroup, who: str) -> None:
     faulthandler.disable()
     _lib.announce_crashes(who)
     faulthandler.enable(2)  # sys.stderr may be something without a file
+    note_failed_threads()
 
 
-def watch(ranks: list[tuple[str, tuple[int, int]]]) -> None:
-    """Starts a process that says so if a rank of this node is killed, and ends with them.
+@dataclass(frozen=True)
+class Meeting:
+    """How the watchers of several nodes find each other: at rank 0's, which says what came first.
+
+    Attributes:
+        address: where rank 0's watcher listens, host and port.
+        password: by which they know each other.
+        listener: where it listens, on its own node.
+    """
+
+    address: str
+    password: str
+    listener: socket.socket | None = None
+
+
+def watch(ranks: list[tuple[str, tuple[int, int]]], meeting: Meeting | None) -> None:
+    """Starts a process that says so if a rank of this node is killed, and ends with them and what they have started.
 
     Where there are no more file descriptors or processes for it, the job goes on without, after a warning.
 
     Args:
         ranks: the name of each rank of the node, and the address of its beacon.
+        meeting: how it finds those of other nodes; None if there are none.
     """
     global _watcher  # noqa: PLW0603 - kept, so that it isn't taken for one that nobody waits for
     if not ranks:
         return
     try:
-        _watcher = _start_watcher(ranks)
+        _watcher = _start_watcher(ranks, meeting)
     except OSError as error:
         print(
             f"ferroket: {ranks[0][0]} can't start the process that watches the ranks of its node: {error}. The job "
@@ -81,10 +103,19 @@ def watch(ranks: list[tuple[str, tuple[int, int]]]) -> None:
         )
 
 
-def _start_watcher(ranks: list[tuple[str, tuple[int, int]]]) -> subprocess.Popen[bytes]:
+# By this variable the watcher gets the password: a command line is for all users to see.
+_PASSWORD = "FERROKET_WATCHERS_PASSWORD"
+
+
+def _start_watcher(ranks: list[tuple[str, tuple[int, int]]], meeting: Meeting | None) -> subprocess.Popen[bytes]:
     found = _lib.find_ranks(ranks)
     descriptors = [found.events, *(descriptor for _, _, *both in found.ranks for descriptor in both)]
-    program = f"from ferroket import _lib; _lib.watch_ranks({found.events}, {found.ranks!r}, {found.oom_kills})"
+    listener = meeting.listener.fileno() if meeting and meeting.listener else None
+    address = meeting.address if meeting and not meeting.listener else None
+    program = (
+        "import os; from ferroket import _lib; _lib.watch_ranks("
+        f"{found.events}, {found.ranks!r}, {found.oom_kills}, {listener}, {address!r}, os.environ[{_PASSWORD!r}])"
+    )
     with contextlib.ExitStack() as stack:
         for descriptor in descriptors:
             stack.callback(os.close, descriptor)
@@ -94,11 +125,12 @@ def _start_watcher(ranks: list[tuple[str, tuple[int, int]]]) -> subprocess.Popen
             with contextlib.suppress(OSError):
                 stderr = stack.enter_context(console.open("ab", buffering=0))
         return subprocess.Popen(
-            [sys.executable, "-c", program],
+            [*PYTHON, "-c", program],
+            env={**os.environ, _PASSWORD: meeting.password if meeting else ""},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
-            pass_fds=descriptors,
+            pass_fds=[*descriptors, *([listener] if listener is not None else [])],
             start_new_session=True,  # a launcher ends the process groups that it knows
         )
 
@@ -121,16 +153,35 @@ def abort_job(code: int, cause: str) -> NoReturn:
     os._exit(code)
 
 
+class _Sys(ModuleType):
+    """The module ``sys``, where a script may still set an exception hook: ours calls that one to show the exception."""
+
+    @property
+    def excepthook(self) -> Any:
+        hook = vars(self)["excepthook"]
+        return hook.show if isinstance(hook, _Hook) else hook
+
+    @excepthook.setter
+    def excepthook(self, show: Any) -> None:
+        vars(self)["excepthook"] = show if isinstance(show, _Hook) else _Hook(show)
+
+
 class _Hook:
     """``sys.excepthook``: shows the exception as before, and aborts the job."""
 
     def __init__(self, show: Any) -> None:
-        self._show = show
+        self.show = show
 
     def __call__(self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
         # In one piece, or the launcher mixes the lines of the ranks.
         with contextlib.redirect_stderr(io.StringIO()) as shown:
-            self._show(kind, error, traceback)
+            try:
+                self.show(kind, error, traceback)
+            except BaseException as another:  # of a hook of the user's: as Python does, both are shown
+                print("Error in sys.excepthook:", file=sys.stderr)
+                sys.__excepthook__(type(another), another, another.__traceback__)
+                print("\nOriginal exception was:", file=sys.stderr)
+                sys.__excepthook__(kind, error, traceback)
         with contextlib.suppress(Exception):  # the script may have closed it
             print(shown.getvalue(), end="", file=sys.stderr, flush=True)
         if _job is None or _job.process != os.getpid():

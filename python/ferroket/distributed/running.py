@@ -24,13 +24,13 @@ from ferroket._compat.jax import replace_distributed_initialize
 from ferroket.distributed.failure import abort_job
 from ferroket.distributed.info import RuntimeInfo
 from ferroket.distributed.launching import pipes
-from ferroket.distributed.scripts import unreadable
+from ferroket.distributed.scripts import HASH_SEED, unreadable
 
 # What python exits with if it can't open its script.
 _NO_SCRIPT = 2
 
 
-def run(script: str, arguments: Sequence[str], *, module: bool = False) -> NoReturn:
+def run(script: str, arguments: Sequence[str], *, module: bool = False, prepends_path: bool = False) -> NoReturn:
     """Calls ``fk.initialize()``, runs a script as python would, and ends the process as python would.
 
     Started by a launcher, the rank takes the others with it if it fails: an uncaught exception, or an exit code other
@@ -40,12 +40,14 @@ def run(script: str, arguments: Sequence[str], *, module: bool = False) -> NoRet
         script: the script's file, a folder or archive with a ``__main__.py``, or with ``module`` a module's name.
         arguments: the script's, ``sys.argv[1:]``.
         module: whether to run a module, as ``python -m`` does.
+        prepends_path: whether python prepends to ``sys.path`` for the script, though this process runs with ``-P``.
 
     Raises:
         SystemExit: always, with python's exit code.
     """
     launcher = _lib.detect_launcher()
     if launcher:
+        _share_hash_seed()
         pipes.redirect(launcher.rank)
         _write_whole_lines()
     problem = None if module else unreadable(script)
@@ -57,7 +59,7 @@ def run(script: str, arguments: Sequence[str], *, module: bool = False) -> NoRet
     sys.excepthook = sys.__excepthook__  # without the command line's own
     code = 0
     try:
-        _prepare(script, arguments, module)
+        _prepare(script, arguments, module, prepends_path)
         _accept_what_runs(distributed.initialize())
         _execute(script, module)
     except SystemExit as end:
@@ -68,9 +70,16 @@ def run(script: str, arguments: Sequence[str], *, module: bool = False) -> NoRet
         if isinstance(error, KeyboardInterrupt):
             interrupts.append(error)
         error.__traceback__ = _without_our_frames(error)
-        sys.excepthook(type(error), error, error.__traceback__)
+        vars(sys)["excepthook"](type(error), error, error.__traceback__)  # the script's own, in ours
         code = 1
     sys.exit(code)
+
+
+def _share_hash_seed() -> None:
+    """Starts python again with the hash seed of all ranks, if each has its own: then sets have one order on all."""
+    if HASH_SEED not in os.environ and sys.flags.hash_randomization:
+        os.environ[HASH_SEED] = "0"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _write_whole_lines() -> None:
@@ -82,11 +91,13 @@ def _write_whole_lines() -> None:
         stream.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]  # still python's own
 
 
-def _prepare(script: str, arguments: Sequence[str], module: bool) -> None:
+def _prepare(script: str, arguments: Sequence[str], module: bool, prepends_path: bool) -> None:
     """``sys.argv`` and ``sys.path`` as python sets them before it runs a script."""
     sys.argv = ["-m" if module else script, *arguments]
     if sys.flags.safe_path:  # python -P prepends nothing
-        return
+        if not prepends_path:
+            return
+        sys.path.insert(0, "")
     if module:
         sys.path[0] = str(Path.cwd())
     elif _is_importable(script):

@@ -17,8 +17,9 @@ mod _lib {
     #[pymodule_export]
     use super::mpi::{
         Launcher, Mpi, MpiLibrary, announce_group, attach_mpi, compare_at_marker, compare_programs, detect_launcher,
-        exit_now, find_mpi, is_trampoline_attached, launcher_console, mpi_calls, mpi_traffic, name_program,
-        program_marker, set_yielding, unannounced_groups, wait_for_difference,
+        exit_now, find_mpi, is_child_of_rank, is_trampoline_attached, launcher_console, left_over_variables,
+        mark_of_children, mpi_calls, mpi_traffic, name_program, program_marker, set_yielding, unannounced_groups,
+        unknown_launcher, wait_for_difference, withdraw_group,
     };
     #[pymodule_export]
     use super::process::crash::announce_crashes;

@@ -20,7 +20,7 @@ pub(crate) struct Launcher {
     kind: &'static str,
     name: &'static str,
     rank: usize,
-    size: usize,
+    size: Option<usize>,
 }
 
 /// An MPI library: the file, what it is, how it was found, all that was tried as (place, outcome), and a variable, with
@@ -81,11 +81,12 @@ impl Mpi {
     }
 }
 
-/// The calls of MPI that XLA is in, by their numbers, and how many have come back.
+/// How many calls of MPI have come back, and those that XLA is in: number, description, and the system's number of the
+/// thread.
 #[pyfunction]
-pub(crate) fn mpi_calls() -> (u64, Vec<(u64, String)>) {
+pub(crate) fn mpi_calls() -> (u64, Vec<(u64, String, i32)>) {
     let now = calls::now();
-    (now.done, now.inside.iter().map(|(number, call)| (*number, call.to_string())).collect())
+    (now.done, now.inside.iter().map(|(number, call, thread)| (*number, call.to_string(), *thread)).collect())
 }
 
 /// Whether ranks compare which programs they run, from the next call of MPI on: all of them do, or none.
@@ -97,14 +98,19 @@ pub(crate) fn compare_programs(comparing: bool) {
 /// What a program's marker says: its first number, the program, its devices, and how the history counts it.
 ///
 /// A program is "spread" if it works on values that are spread over ranks, "whole" if each rank has all of them, "own" if
-/// it belongs to the runtime itself.
+/// it belongs to the runtime itself. The marker of a "place" stands in a branch or a loop, which has the program's number.
 #[pyfunction]
 pub(crate) fn program_marker(program: u64, ranks: Vec<c_int>, kind: &str) -> PyResult<[u64; programs::MARKER_LENGTH]> {
     let kind = match kind {
         "spread" => programs::Kind::Spread,
         "whole" => programs::Kind::Whole,
         "own" => programs::Kind::Own,
-        _ => return Err(PyValueError::new_err(format!("a program is spread, whole or own, but not {kind:?}"))),
+        "place" => programs::Kind::Place,
+        _ => {
+            return Err(PyValueError::new_err(format!(
+                "a marker is of kind spread, whole, own or place, not {kind:?}"
+            )));
+        }
     };
     Ok([programs::MARKER, program, programs::devices_of(&ranks), kind as u64])
 }
@@ -121,11 +127,12 @@ pub(crate) fn compare_at_marker(program: u64) {
     programs::compare_at_marker(program);
 }
 
-/// Waits until this rank finds that others are in another call than it is itself, and says in which it is. That call
-/// doesn't come back: who waits here has to end the job.
+/// Waits until this rank finds that others are in another call than it is itself, and says in which it is, with a number
+/// that tells it from others. That call doesn't come back: who waits here has to end the job.
 #[pyfunction]
-pub(crate) fn wait_for_difference(py: Python<'_>) -> String {
-    py.detach(checks::wait)
+pub(crate) fn wait_for_difference(py: Python<'_>) -> (String, u64) {
+    let found = py.detach(checks::wait);
+    (found.place, found.digest)
 }
 
 /// What this process has sent over MPI so far: function, number of ranks that take part (0 for all), calls, and bytes
@@ -136,11 +143,17 @@ pub(crate) fn mpi_traffic() -> Vec<(&'static str, usize, u64, u64)> {
     totals.map(|((function, ranks), total)| (function, ranks, total.calls, total.bytes)).collect()
 }
 
-/// Announces the group of ranks that XLA will ask for next, by the number of its first device; None takes it back.
+/// Announces the group of ranks that XLA will ask for next, by the number of its first device, when XLA has asked for the one
+/// that was announced before.
 #[pyfunction]
-#[pyo3(signature = (group))]
-pub(crate) fn announce_group(group: Option<(i32, Vec<i32>)>) {
-    groups::announce(group.map(|(color, ranks)| Group { color, ranks }));
+pub(crate) fn announce_group(py: Python<'_>, color: i32, ranks: Vec<i32>) {
+    py.detach(|| groups::announce(Group { color, ranks }));
+}
+
+/// Takes an announcement back, if XLA hasn't asked.
+#[pyfunction]
+pub(crate) fn withdraw_group(color: i32, ranks: Vec<i32>) {
+    groups::withdraw(&Group { color, ranks });
 }
 
 /// How many groups XLA has asked for without an announcement, so that all ranks had to take part.
@@ -190,6 +203,30 @@ fn to_python(error: &Error) -> PyErr {
 pub(crate) fn detect_launcher() -> Option<Launcher> {
     let found = launcher::detect()?;
     Some(Launcher { kind: found.kind.tag(), name: found.kind.name(), rank: found.rank, size: found.size })
+}
+
+/// Variables by which a launcher that isn't known has told this process its number, as `NAME=value`; None without.
+#[pyfunction]
+pub(crate) fn unknown_launcher() -> Option<String> {
+    launcher::unknown()
+}
+
+/// Why the variables of a launcher can't be those of this process, if so.
+#[pyfunction]
+pub(crate) fn left_over_variables() -> Option<String> {
+    launcher::left_over()
+}
+
+/// Whether a rank has started this process, so that what the launcher told that rank is not for this one.
+#[pyfunction]
+pub(crate) fn is_child_of_rank() -> bool {
+    launcher::is_child()
+}
+
+/// The variable by which children of this rank know that they are, and its value. It is for their environment.
+#[pyfunction]
+pub(crate) fn mark_of_children() -> (&'static str, String) {
+    (launcher::RANK_PROCESS, launcher::mark_of_children(std::process::id()))
 }
 
 /// The MPI library that `attach_mpi` would use. Opens it, but doesn't start MPI.

@@ -1,6 +1,8 @@
 //! The ranks of a node are watched: one that is killed can't say so itself, and a launcher that says it names a process,
 //! not a rank.
 //!
+//! When all of them have ended, so does what they have started ([`super::children`]).
+//!
 //! Each rank has a *beacon*, a pipe into which it writes its [`State`]. A process of its own on each node, which the
 //! launcher doesn't know and so doesn't kill, holds the other ends and sleeps until something comes ([`watch_ranks`]). All
 //! that happens is queued in its order from the time on at which the ranks were found ([`find_ranks`]), so it may be late, as
@@ -75,12 +77,23 @@ pub(crate) fn find_ranks(ranks: Vec<(String, (i32, i32))>) -> PyResult<Found> {
     Ok(Found { events: found.0, ranks: found.1, oom_kills: oom_kills() })
 }
 
-/// Watches ranks of this node until they have all ended. If one ends before its work is done and without a word of its
-/// own, says so on stderr; if the launcher doesn't end the others then, does it. The arguments are those of [`Found`].
+/// Watches ranks of this node until they have all ended, and then ends what they have started. If one ends before its work
+/// is done and without a word of its own, says so on stderr; if the launcher doesn't end the others then, does it.
+///
+/// `events`, `ranks` and `oom_kills` are those of [`Found`]. The watchers of several nodes meet where `listener` is, a file
+/// descriptor that is taken over, or at `address`, and know each other by the password.
 #[pyfunction]
-#[pyo3(signature = (events, ranks, oom_kills))]
-pub(crate) fn watch_ranks(py: Python<'_>, events: i32, ranks: Vec<(String, i32, i32, i32)>, oom_kills: Option<u64>) {
-    py.detach(|| imp::watch(events, ranks, oom_kills));
+#[pyo3(signature = (events, ranks, oom_kills, listener, address, password))]
+pub(crate) fn watch_ranks(
+    py: Python<'_>,
+    events: i32,
+    ranks: Vec<(String, i32, i32, i32)>,
+    oom_kills: Option<u64>,
+    listener: Option<i32>,
+    address: Option<&str>,
+    password: &str,
+) {
+    py.detach(|| imp::watch(events, ranks, oom_kills, listener, address, password));
 }
 
 /// How many processes of this node the kernel has killed for lack of memory, where it tells.
@@ -106,19 +119,27 @@ pub(crate) fn who_killed(before: Option<u64>) -> String {
 
 #[cfg(target_os = "linux")]
 mod imp {
+    use std::collections::HashSet;
     use std::ffi::c_int;
     use std::fs::{File, OpenOptions};
     use std::io::{self, Read, Write};
     use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-    use std::os::unix::fs::OpenOptionsExt;
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
     use std::sync::atomic::{AtomicI32, Ordering};
-    use std::time::{Duration, Instant};
+    use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+    use ferroket_mpi_abi::launcher::stat;
 
     use super::{State, who_killed};
+    use crate::process::children::{self, Family};
     use crate::process::crash::CRASHES;
+    use crate::process::relay::{Meeting, News, Relay};
 
     /// How long a launcher may take to end the other ranks of a job that has lost one.
     const LAUNCHERS_TURN: Duration = Duration::from_secs(3);
+    /// How long rank 0's watcher waits for what another one may have seen before, and each other one for its word.
+    const ORDERING: Duration = Duration::from_millis(300);
+    const FIRST_WORD: Duration = Duration::from_millis(1500);
     /// Milliseconds from the end of a process's beacon to its own.
     const DYING: c_int = 1000;
 
@@ -191,12 +212,18 @@ mod imp {
         End(u64),
         /// Its beacon says something, or was closed.
         Beacon(u64),
+        /// Another watcher says something, at this descriptor.
+        Other(RawFd),
     }
 
-    fn add(events: &OwnedFd, source: &OwnedFd, event: Event) -> io::Result<()> {
+    /// The numbers of events from other watchers: those of ranks are below.
+    const OTHERS: u64 = 1 << 32;
+
+    fn add(events: &OwnedFd, source: &impl AsRawFd, event: Event) -> io::Result<()> {
         let (once, number) = match event {
             Event::End(rank) => (libc::EPOLLONESHOT, 2 * rank),
             Event::Beacon(rank) => (0, 2 * rank + 1),
+            Event::Other(descriptor) => (0, OTHERS + u64::from(descriptor.unsigned_abs())),
         };
         let mut entry = libc::epoll_event { events: (libc::EPOLLIN | once) as u32, u64: number };
         // SAFETY: both descriptors are open, and the entry is valid for reading.
@@ -212,8 +239,12 @@ mod imp {
             // SAFETY: there is room for one event: they come in their order.
             let count = unsafe { libc::epoll_wait(events.as_raw_fd(), &raw mut entry, 1, patience) };
             if count >= 0 {
-                let (rank, is_beacon) = (entry.u64 / 2, entry.u64 % 2 == 1);
-                return (count > 0).then_some(if is_beacon { Event::Beacon(rank) } else { Event::End(rank) });
+                let number = entry.u64;
+                return (count > 0).then_some(match number {
+                    OTHERS.. => Event::Other((number - OTHERS) as RawFd),
+                    _ if number % 2 == 1 => Event::Beacon(number / 2),
+                    _ => Event::End(number / 2),
+                });
             }
         }
     }
@@ -251,10 +282,13 @@ mod imp {
 
         /// How it ended. Its parent may have taken the answer away already.
         fn end(&self) -> Option<c_int> {
-            let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
-            // The fields after the name in parentheses; the state is the third of all, the exit code the 52nd.
-            let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-            if fields.first() == Some(&"Z") { fields.get(49)?.parse().ok() } else { None }
+            let fields = stat(self.pid.unsigned_abs())?; // the state is the third of all, the exit code the 52nd
+            if fields.first().is_some_and(|state| state == "Z") { fields.get(49)?.parse().ok() } else { None }
+        }
+
+        /// What it starts, if it hasn't ended.
+        fn family(&self) -> Option<Family> {
+            Family::of(self.pid.unsigned_abs(), self.beacon.as_ref()?.metadata().ok()?.ino())
         }
 
         fn kill(&self) {
@@ -271,7 +305,35 @@ mod imp {
         }
     }
 
-    pub(super) fn watch(events: RawFd, ranks: Descriptors, oom_kills: Option<u64>) {
+    /// What is to be said about the rank that was lost first, as far as is known: when, what, and until when another
+    /// watcher may know better.
+    struct Cause {
+        at: u64,
+        message: String,
+        until: Instant,
+    }
+
+    /// A job as a watcher sees it.
+    struct Watch {
+        ranks: Vec<Rank>,
+        relay: Relay,
+        oom_kills: Option<u64>,
+        /// Why the job ends has been said, by a rank or a watcher.
+        has_told: bool,
+        /// Since when it ends, and whether the launcher has had its turn.
+        ending: Option<Instant>,
+        has_killed: bool,
+        cause: Option<Cause>,
+    }
+
+    pub(super) fn watch(
+        events: RawFd,
+        ranks: Descriptors,
+        oom_kills: Option<u64>,
+        listener: Option<RawFd>,
+        address: Option<&str>,
+        password: &str,
+    ) {
         // SAFETY: the caller hands open descriptors over.
         let owned = |descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) };
         let events = owned(events);
@@ -283,48 +345,133 @@ mod imp {
             is_finished: false,
             is_lost: false,
         };
-        let mut ranks: Vec<Rank> = ranks.into_iter().map(start).collect();
-        let mut running = ranks.len();
-        let mut has_told = false;
-        let mut lost: Option<Instant> = None;
-        while running > 0 {
-            let patience = lost.map_or(-1, |since| {
-                c_int::try_from(LAUNCHERS_TURN.saturating_sub(since.elapsed()).as_millis()).unwrap_or(0)
-            });
-            let rank = match next(&events, patience) {
-                None => return ranks.iter().for_each(Rank::kill),
-                Some(Event::End(number)) => {
-                    running -= 1;
-                    &mut ranks[number as usize]
-                }
-                Some(Event::Beacon(number)) => {
-                    let rank = &mut ranks[number as usize];
-                    match rank.says() {
-                        Some(State::Finished) => rank.is_finished = true,
-                        Some(_) => has_told = true,
-                        None => {}
+        let ranks: Vec<Rank> = ranks.into_iter().map(start).collect();
+        let families: Vec<Family> = ranks.iter().filter_map(Rank::family).collect();
+        let pids: HashSet<u32> = ranks.iter().map(|rank| rank.pid.unsigned_abs()).collect();
+        let at = || Some(Meeting::At(address?.parse().ok()?));
+        let relay = Relay::new(listener.map(|socket| Meeting::Here(owned(socket))).or_else(at), password);
+        for descriptor in relay.descriptors() {
+            let _ = add(&events, &descriptor, Event::Other(descriptor.as_raw_fd())); // else it is never heard
+        }
+        let job = Watch { ranks, relay, oom_kills, has_told: false, ending: None, has_killed: false, cause: None };
+        job.run(&events);
+        children::end(&families, &pids);
+    }
+
+    impl Watch {
+        fn run(mut self, events: &OwnedFd) {
+            let mut running = self.ranks.len();
+            while running > 0 || self.cause.is_some() {
+                match next(events, self.patience()) {
+                    None => self.act(),
+                    Some(Event::End(number)) => {
+                        running -= 1;
+                        self.lose(number as usize);
                     }
-                    // The kernel closes a beacon with the other files of a dying rank, by which a launcher sees it die, and
-                    // so before that ends others. But a program may close all its files, and live.
-                    if rank.beacon.is_some() || !rank.ends_within(DYING) {
-                        continue;
+                    Some(Event::Beacon(number)) => {
+                        let rank = &mut self.ranks[number as usize];
+                        match rank.says() {
+                            Some(State::Finished) => rank.is_finished = true,
+                            Some(State::Told) => self.told(),
+                            None => {}
+                        }
+                        let rank = &self.ranks[number as usize];
+                        // The kernel closes a beacon with the other files of a dying rank, by which a launcher sees it die,
+                        // and so before that ends others. But a program may close all its files, and live.
+                        if rank.beacon.is_none() && rank.ends_within(DYING) {
+                            self.lose(number as usize);
+                        }
                     }
-                    rank
+                    Some(Event::Other(descriptor)) => {
+                        let (news, new) = self.relay.take(descriptor);
+                        if let Some(new) = new {
+                            let _ = add(events, &new, Event::Other(new)); // else it is never heard
+                        }
+                        for news in news {
+                            self.hear(news);
+                        }
+                    }
                 }
-            };
-            if !rank.is_finished && !rank.is_lost {
-                rank.is_lost = true;
-                // The first one that is lost is the cause, unless one has told another: a launcher that ends a job may
-                // begin with any rank.
-                if lost.is_none() && !has_told {
-                    say(rank, oom_kills);
-                }
-                lost.get_or_insert_with(Instant::now);
             }
+        }
+
+        /// Milliseconds until something is to be done, -1 for none.
+        fn patience(&self) -> c_int {
+            let turn = self.ending.filter(|_| !self.has_killed).map(|since| since + LAUNCHERS_TURN);
+            let soonest = [turn, self.cause.as_ref().map(|cause| cause.until)].into_iter().flatten().min();
+            soonest.map_or(-1, |until| {
+                let left = until.saturating_duration_since(Instant::now());
+                c_int::try_from(left.as_millis() + 1).unwrap_or(c_int::MAX)
+            })
+        }
+
+        /// Does what is to be done by now.
+        fn act(&mut self) {
+            let now = Instant::now();
+            if let Some(cause) = self.cause.take_if(|cause| cause.until <= now) {
+                // Nothing is left to do where even stderr is gone.
+                let _ = io::stderr().write_all(format!("{}\n", cause.message).as_bytes());
+                self.told();
+            }
+            if !self.has_killed && self.ending.is_some_and(|since| since.elapsed() >= LAUNCHERS_TURN) {
+                self.has_killed = true;
+                self.ranks.iter().for_each(Rank::kill);
+            }
+        }
+
+        /// Why the job ends has been said here.
+        fn told(&mut self) {
+            self.has_told = true;
+            self.cause = None;
+            self.relay.tell(&News::Told);
+        }
+
+        /// A rank of this node has ended. The first one that is lost is the cause, unless one has told another: a launcher
+        /// that ends a job may begin with any rank.
+        fn lose(&mut self, number: usize) {
+            let rank = &mut self.ranks[number];
+            if rank.is_finished || std::mem::replace(&mut rank.is_lost, true) {
+                return;
+            }
+            if !self.has_told && self.ending.is_none() {
+                let message = describe(rank, self.oom_kills);
+                let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+                self.suspect(at, message, true);
+            }
+            self.ending.get_or_insert_with(Instant::now);
+            self.act();
+        }
+
+        /// What is known of the first rank that was lost, unless something earlier is known.
+        fn suspect(&mut self, at: u64, message: String, is_own: bool) {
+            if self.cause.as_ref().is_some_and(|known| known.at <= at) {
+                return;
+            }
+            let patience = if self.relay.is_center() {
+                ORDERING
+            } else if is_own && self.relay.tell(&News::Lost(at, message.clone())) {
+                FIRST_WORD
+            } else {
+                Duration::ZERO
+            };
+            let until = self.cause.take().map_or_else(|| Instant::now() + patience, |known| known.until);
+            self.cause = Some(Cause { at, message, until });
+        }
+
+        /// Another watcher has said something.
+        fn hear(&mut self, news: News) {
+            match news {
+                News::Told if self.relay.is_center() => self.told(), // the others, too
+                News::Told => (self.has_told, self.cause) = (true, None),
+                News::Lost(at, message) if self.relay.is_center() && !self.has_told => self.suspect(at, message, false),
+                News::Lost(..) => {}
+            }
+            self.ending.get_or_insert_with(Instant::now);
         }
     }
 
-    fn say(rank: &Rank, oom_kills: Option<u64>) {
+    /// What is to be said of a rank that was lost.
+    fn describe(rank: &Rank, oom_kills: Option<u64>) -> String {
         let cause = match rank.end() {
             Some(status) if libc::WIFSIGNALED(status) => {
                 let signal = libc::WTERMSIG(status);
@@ -339,8 +486,7 @@ mod imp {
             Some(status) => format!("left with code {} before the end of its script", libc::WEXITSTATUS(status)),
             None => format!("ended without a word: left by os._exit, or killed (SIGKILL), {}", who_killed(oom_kills)),
         };
-        // Nothing is left to do where even stderr is gone.
-        let _ = io::stderr().write_all(format!("ferroket: {} {cause}, so the whole job ends\n", rank.name).as_bytes());
+        format!("ferroket: {} {cause}, so the whole job ends", rank.name)
     }
 }
 
@@ -362,5 +508,13 @@ mod imp {
         Err(std::io::ErrorKind::Unsupported.into()) // no rank has a beacon
     }
 
-    pub(super) fn watch(_events: i32, _ranks: Ranks, _oom_kills: Option<u64>) {}
+    pub(super) fn watch(
+        _events: i32,
+        _ranks: Ranks,
+        _oom_kills: Option<u64>,
+        _listener: Option<i32>,
+        _address: Option<&str>,
+        _password: &str,
+    ) {
+    }
 }
