@@ -121,6 +121,52 @@ def test_a_folder_that_cannot_be_made_is_no_error(place: str) -> None:
         assert compiler.compiled == compiled
 
 
+def test_ranks_that_wait_ask_the_file_system_ever_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[float] = []
+    file = tmp_path / kind_of_programs() / f"{KEY}.program"
+    exists = Path.exists
+
+    def counted(path: Path) -> bool:
+        looks.append(time.monotonic())
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", counted)
+    cache, compiler = CompileCache(tmp_path, trims=False), Compiler()
+    cache._patience = 2.0
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as turn:
+        assert not compile_cache._is_taken(turn, file)
+        assert program(cache, compiler) == "program"
+    assert 3 <= len(looks) < 15
+
+
+def test_where_nothing_can_be_written_nobody_waits() -> None:
+    cache, compiler = CompileCache(Path("/proc/ferroket"), trims=False), Compiler()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as turn:
+        assert not compile_cache._is_taken(turn, Path("/proc/ferroket") / kind_of_programs() / f"{KEY}.program")
+        begin = time.monotonic()
+        assert program(cache, compiler) == "program"
+        assert time.monotonic() - begin < 1
+
+
+@pytest.mark.parametrize("place", ["root", "kind"])
+def test_a_folder_that_others_may_write_to_is_refused(place: str, tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    guarded = folder if place == "root" else folder / kind_of_programs()
+    variables = {"FERROKET_CACHE": str(folder)}
+    assert compile_cache.problem(variables) is None  # it isn't there yet
+    CompileCache(folder, trims=False)
+    assert compile_cache.problem(variables) is None
+    for mode in (0o770, 0o707):
+        guarded.chmod(mode)
+        assert f"others may write to {guarded}" in str(compile_cache.problem(variables))
+    guarded.chmod(0o700)
+    assert compile_cache.problem(variables) is None
+    assert compile_cache.problem({"FERROKET_CACHE": "off"}) is None
+    if os.geteuid() == 0:
+        os.chown(guarded, 12345, -1)
+        assert f"{guarded} (FERROKET_CACHE) belongs to another user" in str(compile_cache.problem(variables))
+
+
 def test_a_full_disk_is_no_error_and_leaves_no_half_files(tmp_path: Path) -> None:
     script = f"""
 import resource, sys
@@ -340,6 +386,16 @@ def test_partitioned_kernels_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.mpi
+def test_no_rank_runs_programs_of_a_folder_that_others_may_write_to(tmp_path: Path) -> None:
+    assert run_job(tmp_path)[1] > 0
+    tmp_path.chmod(0o777)
+    job = run_ranks(JOB, 2, FERROKET_CACHE=str(tmp_path))
+    assert job.returncode == 0, job.stderr
+    assert job.stderr.count("others may write to") == job.stderr.count("\n") == 1
+    assert {line.split()[1] for line in job.lines() if len(line.split()) == 4} <= {"0"}
+
+
+@pytest.mark.mpi
 def test_two_jobs_at_once_share_a_folder(tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as threads:
         first, second = threads.map(run_job, [tmp_path] * 2)
@@ -363,7 +419,7 @@ def test_programs_of_one_process_are_left_to_a_cache_of_jax(tmp_path: Path) -> N
     assert files(tmp_path / "ours")
     assert files(tmp_path / "theirs")
     assert run_job(tmp_path / "neither", JAX_ENABLE_COMPILATION_CACHE="false")[:2] == (0, 0)
-    assert not (tmp_path / "neither").exists()
+    assert files(tmp_path / "neither") == []
 
 
 @pytest.mark.mpi

@@ -18,6 +18,7 @@ import os
 import platform
 import re
 import socket
+import stat
 import tempfile
 import time
 import zlib
@@ -46,6 +47,21 @@ def start(rank: int) -> None:
         replace_compilation(CompileCache(root, trims=rank == 0).program)
 
 
+def problem(environment: Mapping[str, str]) -> str | None:
+    """Why the cache's folder must not be used, if so: what is in there is run, so nobody else may write to it."""
+    root = folder(environment)
+    for place in (root, root / kind_of_programs()) if root else ():
+        try:
+            status = place.stat()
+        except OSError:
+            continue
+        if status.st_uid != os.geteuid():
+            return f"{place} (FERROKET_CACHE) belongs to another user, whose compiled programs would be run"
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return f"others may write to {place} (FERROKET_CACHE), whose programs would be run: chmod go-w {place}"
+    return None
+
+
 def folder(environment: Mapping[str, str]) -> Path | None:
     """The folder of the cache, which may not exist yet; None if there is to be no cache."""
     chosen = environment.get("FERROKET_CACHE")
@@ -70,7 +86,7 @@ class CompileCache:
         self._root = root
         self._folder = root / kind_of_programs()
         self._trims = trims
-        self._writes = True
+        self._writes = self._makes_folders()
         # Seconds that may be lost by waiting for programs that then aren't in the cache, because it can't be written,
         # or because the process that has the turn has been stopped.
         self._patience = 30.0
@@ -111,23 +127,37 @@ class CompileCache:
             yield
             return
         begin = time.monotonic()
+        # The name is asked for often, and the file system, which others share, ever less often.
+        next_look, pause = begin, 0.01
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as turn:
-            while _is_taken(turn, file) and not file.exists():
-                if time.monotonic() - begin > self._patience:
+            is_there = False
+            while _is_taken(turn, file):
+                now = time.monotonic()
+                if now >= next_look:
+                    is_there = file.exists()
+                    next_look, pause = now + pause, min(2 * pause, 1.0)
+                if is_there or now - begin > self._patience:
                     break
                 time.sleep(0.01)
-            if not file.exists():
+            if not is_there and not file.exists():
                 self._patience -= time.monotonic() - begin
             yield
+
+    def _makes_folders(self) -> bool:
+        """Makes the folders of the cache. Returns whether files can be written there: else nobody waits for them."""
+        try:
+            # Each with its own rights, which those that are made as parents don't get: ranks run what is in there.
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError:
+            return False
+        return os.access(self._folder, os.W_OK)
 
     def _write(self, file: Path, stored: bytes) -> None:
         """Writes a program's file, whole or not at all. If that fails, as on a full disk, it isn't tried again."""
         if not self._writes:
             return
         try:
-            # Each with its own rights, which those that are made as parents don't get: ranks run what is in there.
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._folder.mkdir(mode=0o700, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self._folder, suffix=_SUFFIX, delete=False) as half:
                 try:
                     half.write(zlib.compress(stored, 1))
