@@ -71,14 +71,21 @@ def doctor(
 
 
 @app.command(context_settings=_SCRIPT_LAST)
-def run(script: Script, arguments: Arguments = None, module: Module = False, accelerate: Accelerate = True) -> None:
+def run(
+    script: Script,
+    arguments: Arguments = None,
+    *,
+    module: Module = False,
+    accelerate: Accelerate = True,
+    prepend_path: Annotated[bool, typer.Option("--prepend-path", hidden=True)] = False,
+) -> None:
     """Run an unchanged script on MPI: mpirun -n 8 ferroket run SCRIPT ARGS."""
     from ferroket.distributed import running
 
     if accelerate:
         # The script may not need NetKet, and may have settings for it.
         wrapt.register_post_import_hook(_enable, "netket")
-    running.run(script, arguments or [], module=module)
+    running.run(script, arguments or [], module=module, prepends_path=prepend_path)
 
 
 def _enable(_: ModuleType) -> None:

@@ -434,7 +434,7 @@ def test_alone_it_tries_a_job_of_two() -> None:
     finished = by_itself("--json").ok()
     content = examined(finished)
     assert content["facts"]["launcher"] is None
-    assert f"-n 2 {sys.executable} -m ferroket.distributed.doctor.worker" in content["outcome"]["command"]
+    assert f"-n 2 {sys.executable} -P -m ferroket.distributed.doctor.worker" in content["outcome"]["command"]
     assert content["outcome"]["info"]["size"] == len(content["outcome"]["ranks"]) == 2
     assert content["outcome"]["psum"][0]["wrong"] == []
 

@@ -201,6 +201,24 @@ def test_an_unchanged_script_is_one_program_of_all_ranks(mpi: str, tmp_path: Pat
     assert job.lines() == [f"{rank} of 2: 1 ['-n', '--help']" for rank in range(2)]
 
 
+NAMES = """
+import sys
+print(sorted(map(hash, ["energy", "spin", "charge"])), len(sys.argv))
+"""
+
+
+@pytest.mark.quick
+@pytest.mark.mpi
+@pytest.mark.parametrize("launch", [False, True], ids=["run", "launch"])
+def test_sets_have_one_order_on_all_ranks(launch: bool, tmp_path: Path) -> None:
+    (tmp_path / "names.py").write_text(NAMES)
+    command = [*RUN[:-1], "launch", "-n", "2"] if launch else [mpirun(), "-n", "2", *RUN]
+    job = run_command([*command, tmp_path / "names.py", "-x"], environment(), 90).ok()
+    first, second = job.lines()[-2:]
+    assert first.split("[")[1] == second.split("[")[1]
+    assert first.endswith("] 2")
+
+
 @pytest.mark.mpi
 def test_a_module_under_mpirun(tmp_path: Path) -> None:
     (tmp_path / "work.py").write_text(PSUM)

@@ -1,11 +1,15 @@
 """``fk.initialize()``, on one process and under mpirun."""
 
 import socket
+import time
 from pathlib import Path
 
 import pytest
 
-from mpi import PREFIXES, START, SUM, Finished, mpirun, run_alone, run_ranks
+from ferroket.distributed import startup
+from ferroket.distributed.gpus import Gpus
+from ferroket.distributed.node import Node
+from mpi import FULL, PREFIXES, START, SUM, Finished, mpirun, run_alone, run_ranks
 
 pytestmark = pytest.mark.mpi
 
@@ -235,6 +239,88 @@ def test_library_and_launcher_of_two_families() -> None:
 def test_a_launcher_that_mpi_does_not_know() -> None:
     job = run_alone(INITIALIZE, PMI_RANK="1", PMI_SIZE="2", timeout=20)
     each_rank_says(job, 1, "this is rank 1 of 2, but MPI says rank 0 of 1", "FERROKET_LIBMPI")
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"PMI_RANK": "0", "PMI_SIZE": "2", "PMI_FD": "77"}, ["PMI_FD=77, which isn't an open file", "unset PMI_RANK"]),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2", "PMI_PORT": "127.0.0.1:1"}, ["has ended this process", "PMI_PORT=127.0."]),
+        ({"ALPS_APP_PE": "3"}, ["ALPS_APP_PE=3 is in the environment", "independent runs", "unset ALPS_APP_PE"]),
+        ({"PALS_RANKID": "1", "PALS_SIZE": "2"}, ["Cray's mpiexec (PALS) says that this is rank 1 of 2"]),
+        ({"FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "2"}, ["flux run says that this is rank 1 of 2"]),
+        ({"MV2_COMM_WORLD_RANK": "1", "MV2_COMM_WORLD_SIZE": "2", "PMI_ID": "1"}, ["MVAPICH's mpirun_rsh says"]),
+        ({"PMIX_RANK": "1", "PMIX_NAMESPACE": "prterun-1"}, ["PMIX_RANK=1, PMIX_NAMESPACE=prterun-1"]),
+        ({"FERROKET_RANK": "0", "FERROKET_SIZE": "2"}, ["unset FERROKET_RANK and FERROKET_SIZE"]),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_variables_that_another_job_has_left_or_of_launchers_that_are_not_known(
+    variables: dict[str, str], words: list[str]
+) -> None:
+    job = run_alone(INITIALIZE, timeout=30, **variables)
+    assert job.returncode != 0
+    for word in words:
+        assert word in job.stderr, job.stderr
+
+
+def test_under_hydra_a_name_of_pmix_is_no_harm() -> None:
+    assert run_ranks(START + SUM + "print(value)\n", 2, PMIX_NAMESPACE="slurm.pmix.7.0").ok().lines() == ["1", "1"]
+
+
+def test_what_ranks_find_out_of_4096_takes_no_time() -> None:
+    cores = tuple(range(128))
+    nodes = [Node(f"n{rank // 64}", *[f"m{rank // 64}"] * 3) for rank in range(4096)]
+    reports = [startup._Report({"a": "b"}, node, cores, None, Gpus(None, ()), (rank, 3), None, None)
+               for rank, node in enumerate(nodes)]  # fmt: skip
+    sent = [report.dump() for report in reports]
+    begin = time.perf_counter()
+    assert [startup._Report.load(part) for part in sent] == reports
+    machines = startup._ranks_by_machine(reports)
+    by_rank, binding = startup._bind(reports, machines, 0, "none")
+    assert not startup._yields(tuple((rank % 64,) for rank in range(4096)), machines, "auto")
+    assert startup._yields((cores,) * 4096, machines, "auto") is False
+    assert startup._yields((cores[:63],) * 4096, machines, "auto") is True
+    assert time.perf_counter() - begin < 1  # less than 0.1 where nothing else runs
+    assert (by_rank, binding) == ((cores,) * 4096, "none")
+    assert machines["m3"] == list(range(192, 256))
+
+
+def test_ranks_that_were_bound_to_one_core_of_several_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    node = Node("n1", "m", "m", "m")
+    reports = [startup._Report({}, node, (0,), 4, Gpus(None, ()), None, None, None) for _ in range(2)]
+    for rank in (0, 1):
+        startup._warn_of_shared_cores(reports, {"m": [0, 1]}, rank, ((0,), (0,)))
+    said = capsys.readouterr().err
+    assert said.count("the 2 ranks on n1 share core 0, but the job has 4 cores there") == 1
+    assert "SLURM_CPU_BIND=none" in said
+    startup._warn_of_shared_cores(reports, {"m": [0, 1]}, 0, ((0,), (1,)))
+    assert capsys.readouterr().err == ""
+
+
+def test_the_limit_is_for_the_other_ranks_and_not_for_a_slow_file_system() -> None:
+    script = """
+import time
+import wrapt
+wrapt.register_post_import_hook(lambda module: time.sleep(6), "jax")
+import ferroket as fk
+fk.initialize()
+"""
+    run_ranks(script, 2, timeout=60, FERROKET_INIT_TIMEOUT="4").ok()
+
+
+@pytest.mark.skipif(not FULL, reason="a minute and 16 GB: FERROKET_TEST_FULL=1")
+@pytest.mark.parametrize("end", ["", "if rank == 0:\n    total(x).block_until_ready()\n"], ids=["sums", "hangs"])
+def test_sixty_four_ranks(end: str) -> None:
+    job = run_ranks(PSUM + "print(value)\n" + end, 64, timeout=300, FERROKET_INIT_TIMEOUT="200")
+    assert job.stdout.split() == ["2016"] * 64
+    if not end:
+        job.ok()
+        return
+    assert job.returncode != 0
+    assert len(job.stderr) < 20_000
+    assert "ranks 1-63 (" in job.stderr, job.stderr
+    assert job.stderr.count("the job hangs") == 1
 
 
 @pytest.mark.quick("mpi-gloo")

@@ -21,6 +21,8 @@ _EXECUTABLE = "to see each compiled program before it runs, with its devices and
 _COMPILATION = "to mark programs, and to keep them for all ranks: JAX's own cache keeps those of process 0, for itself"
 _STORE = "the store of keys and values of JAX's coordinator, for ranks that have no MPI and for the watchdog"
 _INDEXING = "networks may look up numbers in arrays that they close over, in functions on each device too"
+_NANS = "with jax_debug_nans a rank would run a program of all ranks again, operation by operation, alone"
+_SLICES = "jax.make_mesh refuses the CPUs of several nodes, each of which JAX counts as a slice"
 _TILES = "the devices that hold the tiles of an array, where XLA doesn't say the mesh"
 
 PRIVATE = (
@@ -44,7 +46,7 @@ PRIVATE = (
     Private("jaxlib._jax:DistributedRuntimeClient.wait_at_barrier", _STORE),
     Private("jaxlib._jax:DistributedRuntimeClient.key_value_set", _STORE, ("allow_overwrite",)),
     Private("jaxlib._jax:DistributedRuntimeClient.key_value_dir_get", _STORE),
-    Private("jaxlib._jax:DistributedRuntimeClient.key_value_delete", _STORE),
+    Private("jaxlib._jax:DistributedRuntimeClient.key_value_try_get", _STORE),
     Private(
         "jax._src.compiler:compile_or_get_cached",
         _COMPILATION,
@@ -62,6 +64,8 @@ PRIVATE = (
     Private("jax._src.xla_bridge:backends_are_initialized", "whether fk.initialize() comes too late"),
     Private("jax._src.dispatch:prim_requires_devices_during_lowering", "to partition primitives by their shardings"),
     Private("jax._src.core:DebugInfo", "programs of one equation: JAX warns of those without"),
+    Private("jax._src.api_util:maybe_recursive_nan_check", _NANS, ("e", "fun", "args", "kwargs")),
+    Private("jaxlib._jax:Device.__getattr__", _SLICES),
     Private("jax.distributed:initialize", "a script under `ferroket run` may call it, though JAX is connected already"),
 )
 
@@ -327,6 +331,44 @@ def replace_distributed_initialize(replace: Callable[[Callable[..., Any]], Calla
     import jax
 
     jax.distributed.initialize = replace(jax.distributed.initialize)
+
+
+def join_nodes() -> None:
+    """Has JAX count the CPUs of all nodes as one slice, as it does those of one node.
+
+    It counts each node as a slice, whose devices share a fast network, and :func:`jax.make_mesh` refuses several.
+    """
+    from jaxlib._jax import Device
+
+    def slice_index(device: Any) -> int:
+        return 0 if device.platform == "cpu" else int(Device.__getattr__(device, "slice_index"))
+
+    Device.slice_index = property(slice_index)
+
+
+def raise_at_nans_of_many_processes() -> None:
+    """Has jax_debug_nans and jax_debug_infs raise an error where a program of many processes gives such a value.
+
+    JAX would look for the operation by running them one by one, each a program of all processes, on this one alone.
+    """
+    import jax
+    from jax._src import api_util
+
+    search = api_util.maybe_recursive_nan_check
+
+    @wraps(search)
+    def searched(e: Any, fun: Any, args: Any, kwargs: Any) -> Any:
+        leaves = jax.tree.leaves((args, kwargs))
+        if all(leaf.is_fully_addressable for leaf in leaves if isinstance(leaf, jax.Array)):
+            return search(e, fun, args, kwargs)
+        name = getattr(fun, "__name__", "a function")
+        raise FloatingPointError(
+            f"invalid value ({e.ty}) encountered in the output of {name} on process {jax.process_index()}. Which "
+            "of its operations gave it one process alone can't find out, since each is a program of all: run "
+            "the script in one process, or jax.debug.print values on the way"
+        ) from None
+
+    api_util.maybe_recursive_nan_check = searched
 
 
 def allow_indexing_of_closures() -> None:

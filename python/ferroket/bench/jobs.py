@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from ferroket.distributed import affinity
 from ferroket.distributed.launching import launchers
 from ferroket.distributed.launching.launchers import Binding
 from ferroket.distributed.library import search_prefixes
+from ferroket.distributed.scripts import PYTHON
 
 THREADS = {"NPROC": str(2 * len(affinity.allowed()))}
 """For jobs in which JAX decomposes matrices: XLA's threads, twice as many as cores.
@@ -48,7 +48,7 @@ def run(
         RuntimeError: the job failed; the message ends with what it printed.
         subprocess.TimeoutExpired: it took longer.
     """
-    program = [sys.executable, "-m", f"ferroket.bench.workers.{worker}", *arguments]
+    program = [*PYTHON, "-m", f"ferroket.bench.workers.{worker}", *arguments]
     command = launchers.mpirun(_lib.find_mpi(search_prefixes()), ranks, program, binding=binding)
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"

@@ -6,7 +6,7 @@ its threads.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -70,11 +70,43 @@ def plan(masks: Sequence[Cores], physical: Callable[[int], tuple[int, int]] = ph
     return tuple(result)
 
 
+def given(launcher: str, environment: Mapping[str, str]) -> Cores:
+    """The cores to divide among the ranks of a node, where this is one of them.
+
+    Open MPI's mpirun binds each rank to one core, even where SLURM gave it several (``--cpus-per-task``): then they are
+    those of mpirun's own process, which has all cores of the job there.
+
+    Args:
+        launcher: the kind of launcher.
+        environment: where SLURM says how many cores a task has.
+    """
+    own = allowed()
+    per_task = environment.get("SLURM_CPUS_PER_TASK", "")
+    if launcher == "openmpi" and can_bind() and per_task.isdecimal() and int(per_task) > len(own):
+        with suppress(OSError):  # the process has ended, or is another user's
+            all_cores = tuple(sorted(os.sched_getaffinity(os.getppid())))
+            return all_cores if set(own) < set(all_cores) else own
+    return own
+
+
 def bind(cores: Cores) -> None:
     """Binds every thread of this process, and so every thread it will make, to these cores."""
     for task in Path("/proc/self/task").iterdir():
         with suppress(ProcessLookupError):  # the thread has ended since it was listed
             os.sched_setaffinity(int(task.name), cores)
+
+
+def parse(text: str) -> Cores:
+    """The cores in a list as :func:`describe` writes it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    cores: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        cores += range(int(first), int(last or first) + 1)
+    return tuple(cores)
 
 
 def describe(cores: Cores) -> str:

@@ -1,13 +1,24 @@
 """Starting JAX in one of many processes, and checking what came of it."""
 
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
 
 from ferroket import _lib
-from ferroket._compat.jax import bypass_cache_across_processes, is_backend_started, set_gloo_address
+from ferroket._compat.jax import (
+    bypass_cache_across_processes,
+    is_backend_started,
+    join_nodes,
+    raise_at_nans_of_many_processes,
+    set_gloo_address,
+)
 from ferroket.distributed import affinity, communicators, info, programs
 from ferroket.distributed.coordinator import own_address
+
+# Seconds that nothing in a healthy job takes. How long a start may take is FERROKET_INIT_TIMEOUT's, and what ends a job
+# that has lost a rank is the launcher, and Ferroket's watchers: JAX's heartbeat would end one that was only suspended.
+_FOREVER = 30 * 86400
 
 
 def too_late() -> str | None:
@@ -25,6 +36,13 @@ def too_late() -> str | None:
     )
 
 
+def load() -> None:
+    """Imports JAX, which takes minutes where thousands of ranks read it from one file system."""
+    # With gloo too: another wrapper in this variable may not be there, and would end the import of jaxlib.
+    os.environ["MPITRAMPOLINE_LIB"] = _lib.__file__
+    importlib.import_module("jax")
+
+
 def connect(
     rank: int,
     size: int,
@@ -34,7 +52,7 @@ def connect(
     collectives: str,
     gpus: Sequence[int] | None,
 ) -> None:
-    """Imports jaxlib with our wrapper of MPI, and connects JAX's processes.
+    """Connects JAX's processes, with our wrapper of MPI in jaxlib.
 
     Args:
         rank: this process's number.
@@ -44,9 +62,8 @@ def connect(
         collectives: "mpi" or "gloo", between CPUs.
         gpus: the numbers of this process's GPUs among those that it sees; None for all.
     """
-    # With gloo too: another wrapper in this variable may not be there, and would end the import of jaxlib.
-    os.environ["MPITRAMPOLINE_LIB"] = _lib.__file__
     _bypass_proxies(address)
+    load()
     import jax
 
     if collectives == "mpi" and not _lib.is_trampoline_attached():
@@ -74,6 +91,8 @@ def connect(
         process_id=rank,
         local_device_ids=None if "JAX_LOCAL_DEVICE_IDS" in os.environ else gpus,  # JAX reads its variable then
         cluster_detection_method="deactivate",
+        initialization_timeout=_FOREVER,
+        heartbeat_timeout_seconds=_FOREVER,
     )
 
 
@@ -96,6 +115,9 @@ def start(size: int, collectives: str, *, compares: bool) -> Callable[[], None] 
             "platform without distributed runs?"
         )
     bypass_cache_across_processes()
+    if size > 1:
+        join_nodes()
+        raise_at_nans_of_many_processes()
     if jax.default_backend() != "cpu" or collectives != "mpi":
         return None
     if jax.local_device_count() > 1:

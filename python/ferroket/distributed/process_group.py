@@ -1,12 +1,9 @@
 """The ranks of a job before JAX computes: they exchange values over MPI or JAX's coordinator, and wait there."""
 
-import pickle
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from ferroket import _lib
 from ferroket._compat.jax import coordination_client
-
-T = TypeVar("T")
 
 # Milliseconds that nothing in a healthy job takes: the limit of a start is FERROKET_INIT_TIMEOUT, of a run none.
 _FOREVER = 10**9
@@ -18,8 +15,14 @@ class ProcessGroup(Protocol):
     rank: int
     size: int
 
-    def allgather(self, value: T) -> list[T]:
-        """The values of all ranks, by rank; they have to be picklable."""
+    def allgather(self, own: bytes) -> list[bytes]:
+        """The bytes of all ranks, by rank, of any length.
+
+        They may come from a store without a password, so they must not be read as anything but data.
+        """
+
+    def broadcast(self, own: bytes) -> bytes:
+        """The bytes of rank 0."""
 
     def wait_for_all(self) -> bool:
         """Returns when all ranks have called it, and leaves the cores to those that still compute.
@@ -39,8 +42,11 @@ class MpiProcessGroup:
         self.rank = mpi.rank
         self.size = mpi.size
 
-    def allgather(self, value: T) -> list[T]:  # noqa: D102 - ProcessGroup's
-        return [pickle.loads(part) for part in self.mpi.allgather(pickle.dumps(value))]
+    def allgather(self, own: bytes) -> list[bytes]:  # noqa: D102 - ProcessGroup's
+        return self.mpi.allgather(own)
+
+    def broadcast(self, own: bytes) -> bytes:  # noqa: D102
+        return self.mpi.allgather(own if self.rank == 0 else b"")[0]
 
     def wait_for_all(self) -> bool:  # noqa: D102
         return self.mpi.wait_for_all()
@@ -57,13 +63,20 @@ class StoreProcessGroup:
         self.size = size
         self._turn = 0
 
-    def allgather(self, value: T) -> list[T]:  # noqa: D102
+    def allgather(self, own: bytes) -> list[bytes]:  # noqa: D102
         store = coordination_client()
         self._turn += 1
         folder = f"ferroket/allgather/{self._turn}"
-        store.key_value_set_bytes(f"{folder}/{self.rank}", pickle.dumps(value))
-        parts = (store.blocking_key_value_get_bytes(f"{folder}/{rank}", _FOREVER) for rank in range(self.size))
-        return [pickle.loads(part) for part in parts]
+        store.key_value_set_bytes(f"{folder}/{self.rank}", own)
+        return [store.blocking_key_value_get_bytes(f"{folder}/{rank}", _FOREVER) for rank in range(self.size)]
+
+    def broadcast(self, own: bytes) -> bytes:  # noqa: D102
+        store = coordination_client()
+        self._turn += 1
+        key = f"ferroket/broadcast/{self._turn}"
+        if self.rank == 0:
+            store.key_value_set_bytes(key, own)
+        return bytes(store.blocking_key_value_get_bytes(key, _FOREVER))
 
     def wait_for_all(self) -> bool:  # noqa: D102
         self._turn += 1

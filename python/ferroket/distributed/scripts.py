@@ -1,6 +1,13 @@
 """The user's script, before it runs."""
 
+import sys
 from pathlib import Path
+
+# Python for processes that are Ferroket's own: -P imports nothing from the current folder, which may be anybody's.
+PYTHON = (sys.executable, "-P")
+
+# By this variable python orders sets of texts. Ranks that go through one run their programs in its order.
+HASH_SEED = "PYTHONHASHSEED"
 
 
 def unreadable(script: str) -> str | None:

@@ -9,18 +9,24 @@ coordinator instead, which comes first then.
 """
 
 import atexit
+import dataclasses
 import gc
+import json
 import os
+import secrets
+import socket
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import lru_cache
+from typing import Self
 
 from ferroket import _lib
 from ferroket._compat.jaxlib import FLAG, setting_of_reductions
 from ferroket.distributed import affinity, compile_cache, failure, gpus, info, jax_start, programs, rendezvous
-from ferroket.distributed.coordinator import Coordinator
+from ferroket.distributed.coordinator import Coordinator, choose_host, join
 from ferroket.distributed.gpus import Gpus
 from ferroket.distributed.info import RuntimeInfo
 from ferroket.distributed.node import Node, this_node
@@ -40,9 +46,50 @@ class _Report:
     settings: dict[str, str]
     node: Node
     mask: affinity.Cores
+    available: int | None
+    """How many cores the job has on this node, where its variables say so."""
     gpus: Gpus
     beacon: tuple[int, int] | None
+    cache_problem: str | None
+    """Why the cache of compiled programs can't be used here."""
     problem: str | None
+
+    def dump(self) -> bytes:
+        """The report as JSON, in which most ranks have the same settings."""
+        parts = dataclasses.asdict(self) | {"settings": json.dumps(self.settings), "mask": affinity.describe(self.mask)}
+        return json.dumps(parts).encode()
+
+    @classmethod
+    def load(cls, found: bytes) -> Self:
+        """Reads what :meth:`dump` gives, and takes nothing else.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        try:
+            parts = json.loads(found)
+            platform, devices = parts["gpus"]
+            beacon, available = parts["beacon"], parts["available"]
+            return cls(
+                _settings(parts["settings"]),
+                Node(*map(str, parts["node"])),
+                _mask(parts["mask"]),
+                None if available is None else int(available),
+                Gpus(None if platform is None else str(platform), tuple(map(str, devices))),
+                None if beacon is None else (int(beacon[0]), int(beacon[1])),
+                *(None if parts[name] is None else str(parts[name]) for name in ("cache_problem", "problem")),
+            )
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"this is no report of a rank: {found[:200]!r}") from error
+
+
+@lru_cache
+def _settings(text: str) -> dict[str, str]:
+    """A report's settings; equal ones of several ranks are one object."""
+    return {str(name): str(value) for name, value in json.loads(text).items()}
+
+
+_mask = lru_cache(affinity.parse)
 
 
 def initialize(*, collectives: str | None = None) -> RuntimeInfo:
@@ -84,8 +131,11 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
     """
     if info.is_initialized():
         raise RuntimeError("fk.initialize() was called twice in this process: remove the second call")
+    if _lib.is_child_of_rank():
+        _forget_launcher()
     launcher = _lib.detect_launcher()
     if launcher is None:
+        _refuse_unknown_launcher()
         return info.remember(info.single_process())
     settings = {
         "FERROKET_COLLECTIVES": _setting("FERROKET_COLLECTIVES", _COLLECTIVES, collectives),
@@ -97,44 +147,51 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
         "FERROKET_CACHE": "on" if compile_cache.folder(os.environ) else "off",
         "JAX_ENABLE_COMPILATION_CACHE": os.environ.get("JAX_ENABLE_COMPILATION_CACHE", "true").lower(),
     }
+    own_gpus, problem = _look_around()
+    uses_mpi = rendezvous.needs_mpi(launcher, settings["FERROKET_COLLECTIVES"], own_gpus)
+    if not uses_mpi:
+        if problem:
+            raise RuntimeError(problem)
+        jax_start.load()  # which may take long, and waits for no other rank
+    mpi: _lib.Mpi | None = None
     with _deadline(launcher):
-        own_gpus, problem = _look_around()
-        mpi: _lib.Mpi | None = None
-        if rendezvous.needs_mpi(launcher, settings["FERROKET_COLLECTIVES"], own_gpus):
+        if uses_mpi:
             mpi, origin = rendezvous.over_mpi(launcher)
             group: ProcessGroup = MpiProcessGroup(mpi)
-        elif problem:
-            raise RuntimeError(problem)
         else:
             group, address = rendezvous.over_jax(launcher, own_gpus)
-        reports = _agree(group, settings, own_gpus, problem)
-        rank = group.rank
-        failure.end_job_with_this_rank(group, _name(reports, rank))
-        _watch_node(rank, reports)
-        by_rank, binding = _bind(reports, rank, settings["FERROKET_BIND"])
-        _lib.keep_freed_memory()  # in a thread on the rank's own cores
-        yielding = _yields(reports, by_rank, settings["FERROKET_YIELD"])
-        _lib.set_yielding(yielding)
-        local_gpus = _plan_gpus(reports)[rank]  # without MPI, what it supposed of the others; they may share one GPU
-        if mpi:
-            with _shared_coordinator(group, reports) as address:
-                jax_start.connect(
-                    rank,
-                    group.size,
-                    address=address,
-                    bind_address=address,
-                    collectives=settings["FERROKET_COLLECTIVES"],
-                    gpus=local_gpus,
-                )
-        compile_cache.start(rank)
-        compares = settings["FERROKET_CHECK"] == "on"
-        complete = jax_start.start(group.size, settings["FERROKET_COLLECTIVES"] if mpi else "gloo", compares=compares)
-        if complete and compares:
-            programs.end_if_ranks_differ(rank, [report.node.hostname for report in reports])
-        _end_together(group, reports, settings, complete)
+        reports = _agree(group, launcher.kind, settings, own_gpus, problem)
+    rank = group.rank
+    failure.end_job_with_this_rank(group, _name(reports, rank))
+    _watch_nodes(group, reports)
+    mark, value = _lib.mark_of_children()
+    os.environ[mark] = value
+    machines = _ranks_by_machine(reports)
+    by_rank, binding = _bind(reports, machines, rank, settings["FERROKET_BIND"])
+    _lib.keep_freed_memory()  # in a thread on the rank's own cores
+    yielding = _yields(by_rank, machines, settings["FERROKET_YIELD"])
+    _warn_of_shared_cores(reports, machines, rank, by_rank)
+    _lib.set_yielding(yielding)
+    local_gpus = _plan_gpus(reports, machines)[rank]  # without MPI, what it supposed of others; they may share one GPU
+    if mpi:
+        with _shared_coordinator(group, reports) as address:
+            jax_start.connect(
+                rank,
+                group.size,
+                address=address,
+                bind_address=address,
+                collectives=settings["FERROKET_COLLECTIVES"],
+                gpus=local_gpus,
+            )
+    _start_cache(reports, rank)
+    compares = settings["FERROKET_CHECK"] == "on"
+    complete = jax_start.start(group.size, settings["FERROKET_COLLECTIVES"] if mpi else "gloo", compares=compares)
+    if complete and compares:
+        programs.end_if_ranks_differ(rank, [report.node.hostname for report in reports])
+    _end_together(group, reports, settings, complete)
     gc.freeze()  # what JAX has imported stays: each collection during further imports would look at it again
     own = reports[rank].node
-    neighbours = [other for other, report in enumerate(reports) if report.node.machine == own.machine]
+    neighbours = machines[own.machine]
     platform = own_gpus.platform
     return info.remember(
         RuntimeInfo(
@@ -143,7 +200,7 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
             local_rank=neighbours.index(rank),
             local_size=len(neighbours),
             hostname=own.hostname,
-            nodes=len({report.node.machine for report in reports}),
+            nodes=len(machines),
             launcher=launcher.name,
             mpi=mpi.library.version if mpi else None,
             mpi_path=str(mpi.library.path) if mpi else None,
@@ -169,24 +226,91 @@ def _look_around() -> tuple[Gpus, str | None]:
         return Gpus(None, ()), problem or str(error)
 
 
-def _plan_gpus(reports: list[_Report]) -> list[list[int] | None]:
+def _forget_launcher() -> None:
+    """Removes what a launcher has told the rank that has started this process: it is for no library here either."""
+    of_pmi = ("PMI_", "PMIX_", "PRTE_", "OMPI_COMM_WORLD_", "OMPI_MCA_orte_", "OMPI_MCA_ess", "PALS_", "FLUX_TASK_")
+    of_hydra = ("HYDRA_", "HYDI_", "I_MPI_HYDRA_", "MPI_LOCAL", "MV2_COMM_WORLD_", "MVP_COMM_WORLD_")
+    names = {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_NUM_TASKS"}
+    names |= {"FERROKET_RANK", "FERROKET_SIZE", rendezvous.COORDINATOR}
+    for name in list(os.environ):
+        if name in names or name.startswith((*of_pmi, *of_hydra)):
+            del os.environ[name]
+
+
+def _refuse_unknown_launcher() -> None:
+    """Raises an error if a launcher has started this process that isn't known: its ranks would be independent runs."""
+    variable = _lib.unknown_launcher()
+    if variable:
+        raise RuntimeError(
+            f"{variable} is in the environment, as launchers set it that Ferroket doesn't know, and the processes that "
+            "they start would be independent runs. Start them with the mpirun of your MPI library, with srun, or with "
+            f"`ferroket launch`. For a single process, unset {variable.partition('=')[0]}"
+        )
+
+
+Machines = dict[str, list[int]]
+"""By machine: its ranks, in ascending order."""
+
+
+def _ranks_by_machine(reports: list[_Report]) -> Machines:
+    machines: Machines = {}
+    for rank, report in enumerate(reports):
+        machines.setdefault(report.node.machine, []).append(rank)
+    return machines
+
+
+def _start_cache(reports: list[_Report], rank: int) -> None:
+    """Starts the cache of compiled programs, on all ranks or on none: they have to run them in the same form."""
+    problem = next((report for report in reports if report.cache_problem), None)
+    if problem is None:
+        compile_cache.start(rank)
+    elif rank == 0:
+        print(
+            f"ferroket: on {problem.node.hostname}, {problem.cache_problem}. The job goes on without the programs that "
+            "were kept",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _plan_gpus(reports: list[_Report], machines: Machines) -> list[list[int] | None]:
     """The numbers of each rank's GPUs among those that it sees; None for all of them."""
     ids: list[list[int] | None] = [None] * len(reports)
-    for machine in {report.node.machine for report in reports if report.gpus.platform}:
-        ranks = [rank for rank, report in enumerate(reports) if report.node.machine == machine]
+    for ranks in machines.values():
+        if not any(reports[rank].gpus.platform for rank in ranks):
+            continue
         planned = gpus.plan([reports[rank].gpus.devices for rank in ranks], reports[ranks[0]].node.hostname)
         for rank, own in zip(ranks, planned, strict=True):
             ids[rank] = own
     return ids
 
 
-def _watch_node(rank: int, reports: list[_Report]) -> None:
+def _watch_nodes(group: ProcessGroup, reports: list[_Report]) -> None:
     """The first rank of each node, or of each container of it, starts the process that watches them all."""
-    processes = reports[rank].node.processes
-    ranks = [other for other, report in enumerate(reports) if report.node.processes == processes]
-    if rank == ranks[0]:
+    families: dict[str, list[int]] = {}
+    for rank, report in enumerate(reports):
+        families.setdefault(report.node.processes, []).append(rank)
+    meeting = _watchers_meeting(group, reports) if len(families) > 1 else None
+    ranks = families[reports[group.rank].node.processes]
+    if group.rank == ranks[0]:
         beacons = [(_name(reports, other), reports[other].beacon) for other in ranks]
-        failure.watch([(name, beacon) for name, beacon in beacons if beacon])
+        failure.watch([(name, beacon) for name, beacon in beacons if beacon], meeting)
+    if meeting and meeting.listener:
+        meeting.listener.close()
+
+
+def _watchers_meeting(group: ProcessGroup, reports: list[_Report]) -> failure.Meeting | None:
+    """Where the watchers of several nodes meet; None, on all ranks, where no such place is found."""
+    own: failure.Meeting | None = None
+    if group.rank == 0:
+        with suppress(OSError, RuntimeError):
+            host = choose_host([report.node for report in reports])
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            listener = socket.create_server((host, 0), family=family, backlog=1024)
+            address = join(host, listener.getsockname()[1])
+            own = failure.Meeting(address, secrets.token_hex(16), listener)
+    told = json.loads(group.broadcast(json.dumps([own.address, own.password] if own else None).encode()))
+    return own or (failure.Meeting(str(told[0]), str(told[1])) if told else None)
 
 
 def _name(reports: list[_Report], rank: int) -> str:
@@ -208,15 +332,18 @@ def _deadline(launcher: _lib.Launcher) -> _lib.Deadline:
         seconds = float(text)
     except ValueError:
         raise ValueError(f"FERROKET_INIT_TIMEOUT is {text!r}, but has to be a number of seconds") from None
+    size = "" if launcher.size is None else f" of {launcher.size}"
     return _lib.Deadline(
         seconds,
-        f"ferroket: rank {launcher.rank} of {launcher.size}: fk.initialize() has waited {text} s for the other ranks. "
+        f"ferroket: rank {launcher.rank}{size}: fk.initialize() has waited {text} s for the other ranks. "
         "Every rank has to call it, at the top of the script. If the ranks need longer to start, raise "
         "FERROKET_INIT_TIMEOUT (seconds; 0 waits for ever)",
     )
 
 
-def _agree(group: ProcessGroup, settings: dict[str, str], own_gpus: Gpus, problem: str | None) -> list[_Report]:
+def _agree(
+    group: ProcessGroup, launcher: str, settings: dict[str, str], own_gpus: Gpus, problem: str | None
+) -> list[_Report]:
     """Exchanges the ranks' reports, and raises on every rank what went wrong on one."""
     settings = {
         **settings,
@@ -224,13 +351,24 @@ def _agree(group: ProcessGroup, settings: dict[str, str], own_gpus: Gpus, proble
         f"{FLAG} in XLA_FLAGS": setting_of_reductions(),
         "the platform that JAX computes on": own_gpus.platform or "cpu",
     }
-    report = _Report(settings, this_node(), affinity.allowed(), own_gpus, _beacon(), problem)
-    reports = group.allgather(report)
+    binds = settings["FERROKET_BIND"] == "auto"
+    report = _Report(
+        settings,
+        this_node(),
+        affinity.given(launcher, os.environ) if binds else affinity.allowed(),
+        _available_cores(),
+        own_gpus,
+        _beacon(),
+        compile_cache.problem(os.environ),
+        problem,
+    )
+    reports = [_Report.load(part) for part in group.allgather(report.dump())]
     for rank, other in enumerate(reports):
         if other.problem:
             raise RuntimeError(f"rank {rank} on {other.node.hostname}: {other.problem}")
+    others = [(rank, other) for rank, other in enumerate(reports) if other.settings is not reports[0].settings]
     for name, value in reports[0].settings.items():
-        for rank, other in enumerate(reports):
+        for rank, other in others:
             if other.settings.get(name) != value:
                 raise RuntimeError(
                     f"the ranks disagree: {name} is {value} on rank 0 and {other.settings.get(name)} on rank {rank} "
@@ -247,40 +385,65 @@ def _beacon() -> tuple[int, int] | None:
         return None
 
 
-def _bind(reports: list[_Report], rank: int, mode: str) -> tuple[tuple[affinity.Cores, ...], str]:
+def _available_cores() -> int | None:
+    """How many cores the job system says that this job has on this node."""
+    text = os.environ.get("SLURM_CPUS_ON_NODE", "")
+    return int(text) if text.isdecimal() else None
+
+
+def _bind(reports: list[_Report], machines: Machines, rank: int, mode: str) -> tuple[tuple[affinity.Cores, ...], str]:
     """Binds this rank to its cores. Returns the cores of all ranks, and who chose them."""
     before = tuple(report.mask for report in reports)
     after = list(before)
     launcher_binds = False
-    for machine in {report.node.machine for report in reports}:
-        ranks = [other for other, report in enumerate(reports) if report.node.machine == machine]
-        masks = [before[other] for other in ranks]
+    plan = lru_cache(affinity.plan)  # most nodes are alike
+    for ranks in machines.values():
+        masks = tuple(before[other] for other in ranks)
         launcher_binds |= len(set(masks)) > 1
-        for place, cpus in zip(ranks, affinity.plan(masks), strict=True):
+        for place, cpus in zip(ranks, plan(masks), strict=True):
             after[place] = cpus
-    if affinity.can_bind() and mode == "auto" and tuple(after) != before:
+    if affinity.can_bind() and mode == "auto" and (tuple(after) != before or after[rank] != affinity.allowed()):
         affinity.bind(after[rank])
         return tuple(after), "ferroket"
     return before, "launcher" if launcher_binds else "none"
 
 
-def _yields(reports: list[_Report], by_rank: tuple[affinity.Cores, ...], mode: str) -> bool:
+def _yields(by_rank: tuple[affinity.Cores, ...], machines: Machines, mode: str) -> bool:
     """Whether ranks that wait give their core away: all do, or none, since MPI's calls have to match."""
     if mode != "auto":
         return mode == "always"
-    machines: dict[str, list[affinity.Cores]] = {}
-    for report, mask in zip(reports, by_rank, strict=True):
-        machines.setdefault(report.node.machine, []).append(mask)
-    return any(max(_loads(masks).values()) > 1 for masks in machines.values())
+    return any(_share(masks) for masks in _kinds_of_machines(by_rank, machines))
 
 
-def _loads(masks: list[affinity.Cores]) -> dict[int, Fraction]:
-    """How many ranks each core has to serve, where each rank uses all of its cores alike."""
-    loads: dict[int, Fraction] = {}
-    for mask in masks:
+def _kinds_of_machines(by_rank: tuple[affinity.Cores, ...], machines: Machines) -> set[tuple[affinity.Cores, ...]]:
+    """The cores of the ranks of each machine; most machines are alike."""
+    return {tuple(by_rank[rank] for rank in ranks) for ranks in machines.values()}
+
+
+def _share(masks: tuple[affinity.Cores, ...]) -> bool:
+    """Whether a core has to serve more than one rank, where each rank uses all of its cores alike."""
+    loads: dict[int, float] = {}
+    for mask, times in Counter(masks).items():
         for cpu in mask:
-            loads[cpu] = loads.get(cpu, Fraction()) + Fraction(1, len(mask))
-    return loads
+            loads[cpu] = loads.get(cpu, 0.0) + times / len(mask)
+    return max(loads.values()) > 1 + 1e-9
+
+
+def _warn_of_shared_cores(
+    reports: list[_Report], machines: Machines, rank: int, by_rank: tuple[affinity.Cores, ...]
+) -> None:
+    """Says so if ranks of this node share cores, though the job has more: a launcher may have bound all to one."""
+    ranks, available = machines[reports[rank].node.machine], reports[rank].available
+    used = {cpu for other in ranks for cpu in by_rank[other]}
+    if rank == ranks[0] and available and available > len(used) and _share(tuple(by_rank[other] for other in ranks)):
+        cores = affinity.describe(tuple(sorted(used)))
+        print(
+            f"ferroket: the {len(ranks)} ranks on {reports[rank].node.hostname} share core{'s' * (len(used) > 1)} "
+            f"{cores}, but the job has {available} cores there (SLURM_CPUS_ON_NODE): their launcher was bound. Put "
+            "`export SLURM_CPU_BIND=none` above mpirun in the job script",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 @contextmanager
@@ -294,7 +457,7 @@ def _shared_coordinator(group: ProcessGroup, reports: list[_Report]) -> Iterator
             outcome = (coordinator.address, None)
         except RuntimeError as error:
             outcome = (None, f"rank 0 on {reports[0].node.hostname}: {error}")
-    address, problem = group.allgather(outcome)[0]
+    address, problem = json.loads(group.broadcast(json.dumps(outcome).encode()))
     if address is None:
         raise RuntimeError(problem)
     if coordinator is None:

@@ -64,7 +64,7 @@ class Facts:
 
     Attributes:
         rank: its number as the launcher says, 0 without one.
-        size: the launcher's number of processes, 1 without one.
+        size: the launcher's number of processes, 1 without one, or where it says none.
         launcher: the launcher's name, None without one.
         launcher_kind: "hydra", "intel", "openmpi", "slurm" or "ferroket", None without one.
         started_by: the launchers among its ancestors, nearest first: the file, or the name where the file is hidden.
@@ -165,7 +165,7 @@ def collect() -> Facts:
     shm = limits.shared_memory()
     return Facts(
         rank=launcher.rank if launcher else 0,
-        size=launcher.size if launcher else 1,
+        size=(launcher.size or 1) if launcher else 1,
         launcher=launcher.name if launcher else None,
         launcher_kind=launcher.kind if launcher else None,
         started_by=[file for _, file in launching_ancestors()],

@@ -1,10 +1,11 @@
 """The doctors of one node's ranks, who find each other without MPI, for that may be what is broken.
 
-Each writes files into a folder that is named after the launcher's process, which is the same for all of them.
+Each writes files into a folder that is named after the node and the launcher's process on it. Nodes may share /tmp.
 """
 
 import json
 import os
+import socket
 import tempfile
 import time
 from collections.abc import Callable
@@ -93,5 +94,5 @@ def _job() -> str:
     with suppress(psutil.Error):
         parent = launchers[0][0] if launchers else psutil.Process().parent()
         if parent:
-            return f"{parent.pid}-{parent.create_time():.0f}"
-    return str(os.getppid())
+            return f"{socket.gethostname()}-{parent.pid}-{parent.create_time():.0f}"
+    return f"{socket.gethostname()}-{os.getppid()}"

@@ -27,10 +27,12 @@ from ferroket.distributed.doctor.worker import MARK, Running
 from ferroket.distributed.launching import launchers
 from ferroket.distributed.launching.launchers import Command
 from ferroket.distributed.library import search_prefixes
+from ferroket.distributed.scripts import PYTHON
 
 RANKS = 2
 
-_WORKER = [sys.executable, "-m", "ferroket.distributed.doctor.worker"]
+_MODULE = ["-m", "ferroket.distributed.doctor.worker"]
+_WORKER = [*PYTHON, *_MODULE]
 _POLL = 0.05
 _OUTPUT_LINES = 30
 # Seconds: for a job of its own; for measuring, once MPI and JAX run; for the other ranks of the node to fail too;
@@ -118,8 +120,8 @@ def as_rank(facts: Facts, neighbours: Neighbours) -> Outcome:
 def own_job(facts: Facts) -> Outcome:
     """Tries it with a job of two ranks, started as ``ferroket launch`` would, or by it where no MPI is wanted."""
     if facts.variables.get("FERROKET_COLLECTIVES") == "gloo":
-        launch = [sys.executable, "-m", "ferroket", "launch", "-n", str(RANKS), "--collectives", "gloo"]
-        command = Command([*launch, *_WORKER[1:]])
+        launch = [*PYTHON, "-m", "ferroket", "launch", "-n", str(RANKS), "--collectives", "gloo"]
+        command = Command([*launch, *_MODULE])
     else:
         command = launchers.mpirun(_lib.find_mpi(search_prefixes()), RANKS, _WORKER)
     try:

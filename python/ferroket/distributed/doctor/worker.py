@@ -6,7 +6,6 @@ It is a process of its own, so that the doctor lives on when MPI, or XLA, ends t
 import ctypes
 import json
 import os
-import pickle
 import signal
 import sys
 from collections import Counter
@@ -22,7 +21,6 @@ from ferroket import _lib
 from ferroket.distributed.doctor import psum, reductions
 from ferroket.distributed.doctor.facts import Facts, collect
 from ferroket.distributed.library import search_prefixes
-from ferroket.distributed.process_group import MpiProcessGroup
 
 # What begins a line for the doctor; anything else on stdout is somebody else's.
 MARK = "@ferroket-doctor "
@@ -71,10 +69,15 @@ def main() -> None:
             memory=psutil.Process().memory_info().rss,
             devices=devices,
         )
-        exchange = MpiProcessGroup(_lib.attach_mpi(search_prefixes())).allgather if info.mpi else _exchange_over_jax
-        ranks = exchange(running)
+        gather = _lib.attach_mpi(search_prefixes()).allgather if info.mpi else _gather_over_jax
+
+        def exchange(mine: Any) -> list[Any]:
+            """What JSON can hold, of all ranks."""
+            return [json.loads(part) for part in gather(json.dumps(mine, default=str).encode())]
+
+        ranks = exchange(asdict(running))
         if info.rank == 0:
-            _tell(info=asdict(info), ranks=[asdict(rank) for rank in ranks])
+            _tell(info=asdict(info), ranks=ranks)
         _tell(stage="psum")
         measured = psum.measure(info.rank, info.size, exchange)
         if info.rank == 0:
@@ -98,17 +101,17 @@ def _tell(**message: Any) -> None:
     print(f"{MARK}{json.dumps(message, default=str)}\n", end="", flush=True)
 
 
-def _exchange_over_jax(mine: Any) -> list[Any]:
-    """The objects of all ranks, where there is no MPI."""
+def _gather_over_jax(mine: bytes) -> list[bytes]:
+    """The bytes of all ranks, where there is no MPI."""
     import numpy as np
     from jax.experimental.multihost_utils import process_allgather
 
-    own = np.frombuffer(pickle.dumps(mine), np.uint8)
+    own = np.frombuffer(mine, np.uint8)
     lengths = process_allgather(np.array([len(own)], np.int32), tiled=True)
     padded = np.zeros((1, max(lengths)), np.uint8)
     padded[0, : len(own)] = own
     rows = process_allgather(padded, tiled=True)
-    return [pickle.loads(row[:length].tobytes()) for row, length in zip(rows, lengths, strict=True)]
+    return [row[:length].tobytes() for row, length in zip(rows, lengths, strict=True)]
 
 
 def _pool_threads() -> int | None:

@@ -18,6 +18,7 @@ import psutil
 from ferroket.distributed.launching import launchers
 from ferroket.distributed.launching.launchers import Command
 from ferroket.distributed.launching.output import Relay
+from ferroket.distributed.scripts import HASH_SEED
 
 # Every process of a job has this variable. Launchers start new process groups and sessions, but pass it on.
 _VARIABLE = "FERROKET_JOB"
@@ -57,7 +58,7 @@ class JobProcesses:
 
     def environment(self, command: Command) -> dict[str, str]:
         """The environment for a process of the job."""
-        return {**os.environ, **command.variables, _VARIABLE: self._id}
+        return {HASH_SEED: "0", **os.environ, **command.variables, _VARIABLE: self._id}
 
     def end(self) -> None:
         """Ends what is left of a job that has ended or failed: it may do so by itself, is asked to, and killed."""

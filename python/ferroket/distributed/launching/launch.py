@@ -20,7 +20,7 @@ from ferroket.distributed.launching.launchers import Command
 from ferroket.distributed.launching.output import Relay
 from ferroket.distributed.library import search_prefixes
 from ferroket.distributed.node import this_node
-from ferroket.distributed.scripts import unreadable
+from ferroket.distributed.scripts import PYTHON, unreadable
 
 Collectives = Literal["mpi", "gloo"]
 
@@ -75,7 +75,9 @@ def launch(
     if problem:
         raise LaunchError(problem)
     options = [*(["-m"] if module else []), *([] if accelerate else ["--no-accelerate"])]
-    program = [sys.executable, "-m", "ferroket", "run", *options, script, *arguments]
+    # -P: nothing of Ferroket's own is imported from the current folder.
+    run = [*PYTHON, "-m", "ferroket", "run", *([] if sys.flags.safe_path else ["--prepend-path"])]
+    program = [*run, *options, script, *arguments]
     with ExitStack() as stack:
         commands = _over_mpi(ranks, program) if collectives == "mpi" else _over_gloo(ranks, program, stack)
         if dry_run:
