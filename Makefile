@@ -148,7 +148,7 @@ test-quick: $(VENV)/.package $(VENV)/.tools $(LOWEST)/.package mpis
 .PHONY: test-python
 test-python: $(VENV)/.package $(VENV)/.tools ## The Python tests of one process (ONLY="tests/operator")
 	@echo "== test-python"
-	$(BIN)/python -m pytest -m "not mpi" $(IN_PARALLEL) $(ONLY) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not mpi and not slurm" $(IN_PARALLEL) $(ONLY) $(PYTEST_ARGS)
 
 .PHONY: test-mpi
 test-mpi: $(VENV)/.package $(VENV)/.tools $(VENV)/.examples mpis ## The Python tests that start mpirun (MPIS="mpich openmpi")
@@ -173,7 +173,7 @@ JAX_LEFT_OUT := tests/bench $(foreach name,known_models hard_cases full_summatio
 
 # $(call test_jax,VENV): the tests that depend on JAX and NetKet, with the versions of an environment.
 define test_jax
-	FERROKET_TEST_CASES=fewer $(1)/bin/python -m pytest -m "not mpi" $(IN_PARALLEL) $(PYTEST_ARGS) \
+	FERROKET_TEST_CASES=fewer $(1)/bin/python -m pytest -m "not mpi and not slurm" $(IN_PARALLEL) $(PYTEST_ARGS) \
 	  $(JAX_LEFT_OUT:%=--ignore=%)
 	FERROKET_TEST_MPIS="$(call mpi_list,mpich,$(1))" \
 	  $(1)/bin/python -m pytest -m mpi $(IN_PARALLEL) $(JAX_MPI_TESTS) $(PYTEST_ARGS)
@@ -213,6 +213,12 @@ test-netket: $(VENV)/.package $(VENV)/.tools ## NetKet's own tests, with ours in
 	@test -d "$(NETKET)/test" || { echo "git clone https://github.com/netket/netket, and make test-netket NETKET=netket" >&2; exit 1; }
 	@echo "== test-netket"
 	$(BIN)/python tests/netket_tests/compare.py $(NETKET) -- --timeout 600 $(IN_PARALLEL) $(PYTEST_ARGS)
+
+.PHONY: test-slurm
+test-slurm: MPIS := mpich openmpi impi-rt
+test-slurm: $(VENV)/.package $(VENV)/.tools mpis ## Jobs on a real SLURM of two nodes on this machine, for root (apt-get install slurm-wlm munge)
+	@echo "== test-slurm"
+	FERROKET_TEST_MPIS="$(call mpi_list,$(MPIS),$(VENV))" $(BIN)/python -m pytest -m slurm tests/slurm $(PYTEST_ARGS)
 
 ##@ Change
 

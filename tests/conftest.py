@@ -55,7 +55,7 @@ def is_quick(item: pytest.Item) -> bool:
     """
     mark = item.get_closest_marker("quick")
     if mark is None:
-        return not any(item.get_closest_marker(name) for name in ("thorough", "mpi"))
+        return not any(item.get_closest_marker(name) for name in ("thorough", "mpi", "slurm"))
     case = f"-{item.name.partition('[')[2].removesuffix(']')}-"
     return not mark.args or any(case.startswith(f"-{kept}-") or case.endswith(f"-{kept}-") for kept in mark.args)
 

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/bin/bash -l
 # CPU nodes under PBS Pro or OpenPBS, the ranks started by mpirun.
 # In the folder of your run.py (a copy of examples/ising_vmc.py will do):
 #
@@ -6,7 +6,10 @@
 #
 # Two nodes of 64 cores, one rank a core. For 8 ranks of 8 cores on each: ncpus=64:mpiprocs=8.
 #PBS -N ising
-#PBS -l select=2:ncpus=64:mpiprocs=64
+# Many clusters ask for an account and a queue, and for memory (:mem=128gb after mpiprocs): take one # away.
+##PBS -A your-project
+##PBS -q compute
+#PBS -l select=2:ncpus=64:mpiprocs=64:ompthreads=1
 #PBS -l place=scatter:excl
 #PBS -l walltime=02:00:00
 #PBS -j oe
@@ -21,7 +24,10 @@ source "$HOME/venv/bin/activate"
 # PBS starts jobs in the home directory.
 cd "$PBS_O_WORKDIR"
 
-# mpirun takes the nodes and the number of ranks from PBS. One that doesn't know PBS has to be told:
+# A cluster's mpirun takes the nodes and the number of ranks from PBS, and starts processes by it. One that doesn't know
+# PBS, as pip's MPICH, is told the nodes, and reaches the others by ssh without a password:
 #
-#     mpirun -machinefile "$PBS_NODEFILE" -n "$(wc -l < "$PBS_NODEFILE")" python run.py
+#     mpirun -launcher ssh -f "$PBS_NODEFILE" -n "$(wc -l < "$PBS_NODEFILE")" python run.py
+#
+# Where ssh between nodes isn't allowed, PBS has a stand-in for it: -launcher-exec "$(command -v pbs_tmrsh)".
 mpirun python run.py

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/bin/bash -l
 # GPU nodes under SLURM, one rank for each GPU. The collectives are NCCL's, so no MPI is needed.
 # In the folder of your run.py (a copy of examples/ising_vmc.py will do), with `pip install 'jax[cuda12]'` done:
 #
@@ -12,6 +12,14 @@
 #SBATCH --gpus-per-node=4
 #SBATCH --cpus-per-task=16
 #SBATCH --time=02:00:00
+# Many clusters ask for an account and a partition, and for memory: take one # away.
+##SBATCH --account=your-project
+##SBATCH --partition=compute
+##SBATCH --mem-per-cpu=2G
+#SBATCH --output=%x-%j.out
+# A job that is requeued, after its time or a node failed, goes on writing there; its script has to go on, too
+# (examples/checkpoint.py).
+#SBATCH --open-mode=append
 
 set -e # a job without its environment should end here
 

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/bin/bash -l
 # CPU nodes under SLURM, the ranks started by srun: SLURM then accounts for each rank, and binds it to its cores.
 # In the folder of your run.py (a copy of examples/ising_vmc.py will do):
 #
@@ -10,6 +10,14 @@
 #SBATCH --cpus-per-task=1
 #SBATCH --hint=nomultithread
 #SBATCH --time=02:00:00
+# Many clusters ask for an account and a partition, and for memory: take one # away.
+##SBATCH --account=your-project
+##SBATCH --partition=compute
+##SBATCH --mem-per-cpu=2G
+#SBATCH --output=%x-%j.out
+# A job that is requeued, after its time or a node failed, goes on writing there; its script has to go on, too
+# (examples/checkpoint.py).
+#SBATCH --open-mode=append
 
 set -e # a job without its environment should end here
 
@@ -23,6 +31,8 @@ source "$HOME/venv/bin/activate"
 #     --mpi=pmi2           MPICH, Intel MPI, MVAPICH
 #     --mpi=pmix           Open MPI
 #     --mpi=cray_shasta    Cray MPICH
+#
+# Intel MPI has to be told SLURM's library for it, too: export I_MPI_PMI_LIBRARY=/usr/lib64/libpmi2.so, or where it is.
 #
 # `srun --mpi=list` shows what this cluster has. Where none fits, use mpirun, or no MPI at all, which is slower:
 # `export FERROKET_COLLECTIVES=gloo` and --mpi=none.

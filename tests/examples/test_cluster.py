@@ -32,10 +32,12 @@ SBATCH = {
     "cpus-per-task": NUMBER,
     "hint": "nomultithread",
     "time": TIME,
+    "output": "%x-%j.out",
+    "open-mode": "append",
 }
 PBS = {
     "N": r"\w+",
-    "l select": rf"{NUMBER}:ncpus={NUMBER}:mpiprocs={NUMBER}",
+    "l select": rf"{NUMBER}:ncpus={NUMBER}:mpiprocs={NUMBER}:ompthreads=1",
     "l place": r"(?:free|pack|scatter|vscatter)(?::(?:excl|exclhost|shared))?",
     "l walltime": TIME,
     "j": "oe",
@@ -85,7 +87,7 @@ def test_options_exist_have_good_values_and_stand_above_all_commands(script: Pat
     # The batch systems read no further than the first command.
     lines = script.read_text().splitlines()
     first = next(number for number, line in enumerate(lines) if line and not line.startswith("#"))
-    assert lines[0] == "#!/bin/bash"
+    assert lines[0] == "#!/bin/bash -l"
     assert all(not line.startswith(mark) for line in lines[first:])
     assert any(command.endswith(f" {script.name}") for command in usage(script))
 
@@ -103,8 +105,8 @@ def test_slurm_jobs_fill_their_nodes(name: str, ranks: int, cores: int) -> None:
 
 def test_the_pbs_job_fills_its_nodes() -> None:
     select = pbs(CLUSTER / "pbs.sh")["l select"]
-    nodes, cores, ranks = map(int, re.findall(r"\d+", select))
-    assert (nodes, cores, ranks) == (2, 64, 64)
+    nodes, cores, ranks, threads = map(int, re.findall(r"\d+", select))
+    assert (nodes, cores, ranks, threads) == (2, 64, 64, 1)
 
 
 # The scripts run.
