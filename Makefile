@@ -159,7 +159,8 @@ test-mpi: $(VENV)/.package $(VENV)/.tools $(VENV)/.examples mpis ## The Python t
 soak: $(VENV)/.package $(VENV)/.tools mpis ## Short jobs on all MPIs, two at a time (JOBS=200), and long ones (STEPS=5000)
 	@echo "== soak"
 	FERROKET_TEST_JOBS=$(JOBS) FERROKET_TEST_STEPS=$(STEPS) FERROKET_TEST_MPIS="$(call mpi_list,$(MPIS),$(VENV))" \
-	  $(BIN)/python -m pytest tests/collectives/test_jobs.py tests/distributed/test_long_runs.py -k soak $(PYTEST_ARGS)
+	  $(BIN)/python -m pytest tests/collectives/test_jobs.py tests/distributed/test_soak.py \
+	    tests/distributed/test_long_runs.py -k soak $(PYTEST_ARGS)
 
 # Of the tests that start mpirun, those that depend on JAX and NetKet.
 JAX_MPI_TESTS := tests/distributed/test_startup.py tests/distributed/test_communicators.py \

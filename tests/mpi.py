@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -152,14 +154,21 @@ def run_alone(script: str, timeout: float = 90, **env: str) -> Finished:
     return run_command([sys.executable, "-c", textwrap.dedent(script)], environment(**env), timeout)
 
 
-def run_command(command: list[str | Path], env: dict[str, str], timeout: float) -> Finished:
-    """A launcher's command; a job that takes longer than ``timeout``, or leaves a process behind, is a failure."""
+def run_command(
+    command: Sequence[str | Path], env: dict[str, str], timeout: float, meanwhile: Callable[[str], None] | None = None
+) -> Finished:
+    """A launcher's command; a job that takes longer than ``timeout``, or leaves a process behind, is a failure.
+
+    ``meanwhile`` is called, in a thread, with the variable that the processes of the job have.
+    """
     # Launchers start new process groups, so the job's processes are known by a variable of their own.
     tag = f"FERROKET_TEST_JOB={uuid.uuid4()}"
     env = {**env, **dict([tag.split("=")])}
     process = subprocess.Popen(
         command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
+    if meanwhile:
+        threading.Thread(target=meanwhile, args=(tag,), daemon=True).start()
     try:
         stdout, stderr = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:

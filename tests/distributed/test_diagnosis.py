@@ -43,6 +43,20 @@ def test_srun_without_pmi() -> None:
     assert "srun --mpi=pmi2" in the_problem(failed(INDEPENDENT, rank), "error").mend
 
 
+def test_hydra_in_a_job_of_slurm_with_pmix() -> None:
+    ranks = [replace(RANK, rank=rank, variables={"PMIX_NAMESPACE": "slurm.pmix.7.0"}) for rank in (0, 1)]
+    problem = the_problem(job(*ranks), "warning")
+    assert "PMIX_NAMESPACE is set beside the variables of mpirun" in problem.text
+    assert "SLURM_MPI_TYPE=none" in problem.mend
+
+
+def test_hydra_that_slurm_has_bound() -> None:
+    facts = replace(RANK, variables={"SLURM_CPUS_ON_NODE": "4"}, available_cores=1)
+    problem = the_problem(job(facts, replace(facts, rank=1), bound=[[0], [0]]), "warning")
+    assert problem.text.startswith("2 ranks share 1 core, but the job has 4 there (SLURM_CPUS_ON_NODE)")
+    assert "SLURM_CPU_BIND=none" in problem.mend
+
+
 def test_a_launcher_whose_variables_are_lost() -> None:
     facts = replace(alone(), started_by=["/opt/mpich/bin/hydra_pmi_proxy", "/opt/mpich/bin/mpirun"])
     problem = the_problem(job(facts, outcome=None), "error")

@@ -1,6 +1,7 @@
 """``fk.initialize()``, on one process and under mpirun."""
 
 import socket
+import sys
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from ferroket.distributed import startup
 from ferroket.distributed.gpus import Gpus
 from ferroket.distributed.node import Node
-from mpi import FULL, PREFIXES, START, SUM, Finished, mpirun, run_alone, run_ranks
+from mpi import FULL, PREFIXES, START, SUM, Finished, environment, mpirun, run_alone, run_command, run_ranks
 
 pytestmark = pytest.mark.mpi
 
@@ -262,6 +263,35 @@ def test_variables_that_another_job_has_left_or_of_launchers_that_are_not_known(
     assert job.returncode != 0
     for word in words:
         assert word in job.stderr, job.stderr
+
+
+def test_an_mpi_library_that_was_opened_stays() -> None:
+    script = """
+from pathlib import Path
+from ferroket import _lib
+from ferroket.distributed.library import search_prefixes
+
+found = _lib.find_mpi(search_prefixes())
+mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if len(line.split()) > 5}
+assert str(Path(found.path).resolve()) in {str(Path(file).resolve()) for file in mapped}
+"""
+    run_alone(script).ok()
+
+
+@pytest.mark.parametrize("command", ["mpirun", "launch"])
+def test_nothing_is_imported_from_the_current_folder(command: str, tmp_path: Path) -> None:
+    here, script = tmp_path / "here", tmp_path / "script" / "run.py"
+    for folder in (here, script.parent):
+        folder.mkdir()
+    (here / "ferroket.py").write_text("print('FOREIGN')\nraise SystemExit(0)\n")
+    (script.parent / "beside.py").write_text("name = 'beside'\n")
+    script.write_text("import beside\n" + PSUM + "import time\ntime.sleep(2)\nprint(beside.name, value)\n")
+    start = {
+        "mpirun": [mpirun(), "-n", "2", sys.executable, script],
+        "launch": [Path(sys.executable).parent / "ferroket", "launch", "-n", "2", script],
+    }
+    job = run_command(["env", f"--chdir={here}", *start[command]], environment(), 60)
+    assert (job.returncode, job.lines()) == (0, ["beside 1"] * 2), job.stdout + job.stderr
 
 
 def test_under_hydra_a_name_of_pmix_is_no_harm() -> None:

@@ -129,6 +129,12 @@ def test_a_job_that_is_requeued_goes_on_writing(slurm: Cluster) -> None:
     assert_nothing_is_left(slurm)
 
 
+def test_the_time_limit_leaves_nothing_behind(slurm: Cluster) -> None:
+    number = slurm.submit(job("slurm-mpirun", RUNS, slurm), "--time=1")
+    assert slurm.wait(number, 150) == "TIMEOUT", slurm.output(number)
+    assert_nothing_is_left(slurm)
+
+
 def test_a_job_that_is_suspended_goes_on(slurm: Cluster) -> None:
     program = SHOWS + "import time\nfor _ in range(100):\n    total(x)\n    time.sleep(0.1)\n"
     number = slurm.submit(job("slurm-mpirun", program, slurm))

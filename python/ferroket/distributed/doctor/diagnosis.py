@@ -19,6 +19,7 @@ def diagnose(examination: Examination) -> list[Problem]:
     causes = [
         *_packages(examination),
         *_independent_runs(examination),
+        *_two_launchers(examination),
         *_library(examination),
         *_early_imports(examination),
         *_wrapper(examination),
@@ -82,6 +83,17 @@ def _independent_runs(e: Examination) -> Iterator[Problem]:
             f"{e.facts.launcher}{where} and the MPI library {e.library.version} ({e.library.path}, {e.library.origin})"
             f"{families}, don't belong together: {result}",
             mend,
+        )
+
+
+def _two_launchers(e: Examination) -> Iterator[Problem]:
+    """MPICH gives up if it finds the variables of two; Ferroket removes those that aren't hydra's."""
+    if e.facts.launcher_kind == "hydra" and "PMIX_NAMESPACE" in e.facts.variables:
+        yield Problem(
+            Severity.WARNING,
+            "PMIX_NAMESPACE is set beside the variables of mpirun, as in a job of SLURM with MpiDefault=pmix: Ferroket "
+            "gets along with it, but other programs of MPICH end in MPI_Init",
+            "export SLURM_MPI_TYPE=none above mpirun in the job script",
         )
 
 

@@ -64,8 +64,16 @@ def _cores(e: Examination) -> Iterator[Problem]:
         used = sorted(set().union(*masks))
         physical = {core for seat in node for core in seat.physical}
         sharing = _first_overlap(masks)
-        if len(node) > there:
-            kind = "core" if there == node[0].facts.available_cores else "physical core"
+        kind = "core" if there == node[0].facts.available_cores else "physical core"
+        of_job = node[0].facts.variables.get("SLURM_CPUS_ON_NODE", "")
+        if len(node) > there and of_job.isdecimal() and int(of_job) > len(used):
+            yield Problem(
+                Severity.WARNING,
+                f"{len(node)} ranks{where} share {count(there, kind)}, but the job has {of_job} there "
+                "(SLURM_CPUS_ON_NODE): mpirun's own process was bound",
+                "export SLURM_CPU_BIND=none above mpirun in the job script",
+            )
+        elif len(node) > there:
             yield Problem(
                 Severity.WARNING,
                 f"{len(node)} ranks{where} share {count(there, kind)}",
