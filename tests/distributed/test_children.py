@@ -60,6 +60,21 @@ def test_an_mpirun_of_a_ranks_own_starts_ranks(tmp_path: Path) -> None:
     run_ranks(script, 2, timeout=120).ok()
 
 
+def test_a_launch_of_a_ranks_own_starts_ranks(tmp_path: Path) -> None:
+    inner = tmp_path / "inner.py"
+    inner.write_text(START + SUM + 'print(f"INNER {value}", flush=True)\n')
+    script = f"""
+    import ferroket as fk
+    info = fk.initialize()
+    import subprocess, sys
+    if info.rank == 0:
+        command = [sys.executable, "-m", "ferroket", "launch", "-n", "3", "--collectives", "gloo", {str(inner)!r}]
+        said = subprocess.run(command, text=True, capture_output=True, stdin=subprocess.DEVNULL)
+        assert (said.returncode, said.stdout.count("INNER 3\\n")) == (0, 3), said
+    """
+    run_ranks(script, 2, timeout=120).ok()
+
+
 STARTED = """
 import ferroket as fk
 info = fk.initialize()

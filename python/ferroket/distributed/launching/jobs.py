@@ -15,6 +15,7 @@ from typing import Protocol
 
 import psutil
 
+from ferroket import _lib
 from ferroket.distributed.launching import launchers
 from ferroket.distributed.launching.launchers import Command
 from ferroket.distributed.launching.output import Relay
@@ -57,8 +58,10 @@ class JobProcesses:
         self._id = uuid.uuid4().hex
 
     def environment(self, command: Command) -> dict[str, str]:
-        """The environment for a process of the job."""
-        return {HASH_SEED: "0", **os.environ, **command.variables, _VARIABLE: self._id}
+        """The environment for a process of the job, which is a rank, even if a rank has started this one."""
+        mark, _ = _lib.mark_of_children()
+        inherited = {name: value for name, value in os.environ.items() if name != mark}
+        return {HASH_SEED: "0", **inherited, **command.variables, _VARIABLE: self._id}
 
     def end(self) -> None:
         """Ends what is left of a job that has ended or failed: it may do so by itself, is asked to, and killed."""
