@@ -336,7 +336,10 @@ wrapt.register_post_import_hook(lambda module: time.sleep(6), "jax")
 import ferroket as fk
 fk.initialize()
 """
-    run_ranks(script, 2, timeout=60, FERROKET_INIT_TIMEOUT="4").ok()
+    job = run_ranks(script, 2, timeout=60, FERROKET_INIT_TIMEOUT="4")
+    assert job.returncode == 0, job.stderr
+    assert job.stderr.startswith("ferroket: all ranks have called fk.initialize(), and some have imported JAX for 4 s")
+    assert job.stderr.count("\n") == 1
 
 
 @pytest.mark.skipif(not FULL, reason="a minute and 16 GB: FERROKET_TEST_FULL=1")

@@ -50,7 +50,9 @@ def start(rank: int) -> None:
 def problem(environment: Mapping[str, str]) -> str | None:
     """Why the cache's folder must not be used, if so: what is in there is run, so nobody else may write to it."""
     root = folder(environment)
-    for place in (root, root / kind_of_programs()) if root else ():
+    if root is None:
+        return None
+    for place in (root, *(entry for entry in _entries(root) if entry.is_dir())):
         try:
             status = place.stat()
         except OSError:
@@ -60,6 +62,13 @@ def problem(environment: Mapping[str, str]) -> str | None:
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             return f"others may write to {place} (FERROKET_CACHE), whose programs would be run: chmod go-w {place}"
     return None
+
+
+def _entries(root: Path) -> list[Path]:
+    try:
+        return list(root.iterdir())
+    except OSError:
+        return []
 
 
 def folder(environment: Mapping[str, str]) -> Path | None:

@@ -16,6 +16,7 @@ import os
 import secrets
 import socket
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -174,7 +175,7 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
     _lib.set_yielding(yielding)
     local_gpus = _plan_gpus(reports, machines)[rank]  # without MPI, what it supposed of others; they may share one GPU
     if mpi:
-        with _shared_coordinator(group, reports) as address:
+        with _notice(rank), _shared_coordinator(group, reports) as address:
             jax_start.connect(
                 rank,
                 group.size,
@@ -339,6 +340,24 @@ def _deadline(launcher: _lib.Launcher) -> _lib.Deadline:
         "Every rank has to call it, at the top of the script. If the ranks need longer to start, raise "
         "FERROKET_INIT_TIMEOUT (seconds; 0 waits for ever)",
     )
+
+
+@contextmanager
+def _notice(rank: int) -> Iterator[None]:
+    """Rank 0 says so if the block takes longer than FERROKET_INIT_TIMEOUT: all ranks are there, but some without JAX."""
+    seconds = float(os.environ.get("FERROKET_INIT_TIMEOUT", "60"))
+    text = (
+        f"ferroket: all ranks have called fk.initialize(), and some have imported JAX for {seconds:g} s. The file "
+        "system may be slow: rank 0 waits for them"
+    )
+    timer = threading.Timer(seconds, print, [text], {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    if rank == 0 and 0 < seconds < threading.TIMEOUT_MAX:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _agree(

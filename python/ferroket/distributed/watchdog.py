@@ -27,8 +27,9 @@ from ferroket.distributed.progress import Progress, digest, failed_threads, may_
 _PERIOD = 0.25
 _REPORT_AFTER = 0.75
 _CERTAIN_AFTER = 1.5
-# Reports a second that all ranks together send, and the longest that a rank waits between two.
-_RATE = 90.0
+# Reports a second that all ranks together send, each with a question whether rank 0 asks for the stack, and the longest
+# that a rank waits between two.
+_RATE = 45.0
 _LONGEST = 30.0
 # A rank that has been stuck for long may report less often: after so much of that time.
 _PATIENCE = 0.1
@@ -124,7 +125,7 @@ class Watchdog:
         size = len(self._hosts)
         progress = Progress(_GAP)
         next_report = first_report(self._rank)
-        next_reading = reading_period = interval(size, 0.0)
+        next_reading = reading_period = 2 * interval(size, 0.0)
         clock = 0.0
         while not self._stop.wait(_PERIOD):
             clock += _PERIOD
