@@ -344,7 +344,7 @@ def _deadline(launcher: _lib.Launcher) -> _lib.Deadline:
 
 @contextmanager
 def _notice(rank: int) -> Iterator[None]:
-    """Rank 0 says so if the block takes longer than FERROKET_INIT_TIMEOUT: all ranks are there, but some without JAX."""
+    """Rank 0 says so if the block takes longer than FERROKET_INIT_TIMEOUT: all are there, but some without JAX."""
     seconds = float(os.environ.get("FERROKET_INIT_TIMEOUT", "60"))
     text = (
         f"ferroket: all ranks have called fk.initialize(), and some have imported JAX for {seconds:g} s. The file "
