@@ -42,37 +42,31 @@ def test_a_child_is_one_process_without_a_launcher(mpi: str, tmp_path: Path) -> 
     run_ranks(script, 2, mpi=mpi, timeout=120).ok()
 
 
-def test_an_mpirun_of_a_ranks_own_starts_ranks(tmp_path: Path) -> None:
-    """MPICH's ranks can't start a job with their variables; without them they can."""
-    inner = tmp_path / "inner.py"
-    inner.write_text(START + SUM + 'print(f"INNER {value}", flush=True)\n')
-    script = f"""
-    import ferroket as fk
-    info = fk.initialize()
-    import os, subprocess, sys
-    if info.rank == 0:
-        left = {{name: value for name, value in os.environ.items() if not name.startswith(("PMI", "HYD", "MPI_LOCAL"))}}
-        assert "FERROKET_RANK_PROCESS" in left
-        command = ["mpirun", "-n", "3", sys.executable, {str(inner)!r}]
-        said = subprocess.run(command, env=left, text=True, capture_output=True, stdin=subprocess.DEVNULL)
-        assert said.stdout.split() == ["INNER", "3"] * 3, said
-    """
-    run_ranks(script, 2, timeout=120).ok()
+# How a rank starts a job of its own. MPICH's ranks can't do it with their variables; without them they can.
+STARTS = {
+    "mpirun": """
+left = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "HYD", "MPI_LOCAL"))}
+assert "FERROKET_RANK_PROCESS" in left
+start = dict(args=["mpirun", "-n", "3", sys.executable, sys.argv[1]], env=left)
+""",
+    "launch": """
+launch = [sys.executable, "-m", "ferroket", "launch", "-n", "3", "--collectives", "gloo"]
+start = dict(args=[*launch, sys.argv[1]])
+""",
+}
 
 
-def test_a_launch_of_a_ranks_own_starts_ranks(tmp_path: Path) -> None:
-    inner = tmp_path / "inner.py"
+@pytest.mark.parametrize("way", STARTS)
+def test_a_job_of_a_ranks_own_has_ranks(way: str, tmp_path: Path) -> None:
+    inner, outer = tmp_path / "inner.py", tmp_path / "outer.py"
     inner.write_text(START + SUM + 'print(f"INNER {value}", flush=True)\n')
-    script = f"""
-    import ferroket as fk
-    info = fk.initialize()
-    import subprocess, sys
-    if info.rank == 0:
-        command = [sys.executable, "-m", "ferroket", "launch", "-n", "3", "--collectives", "gloo", {str(inner)!r}]
-        said = subprocess.run(command, text=True, capture_output=True, stdin=subprocess.DEVNULL)
-        assert (said.returncode, said.stdout.count("INNER 3\\n")) == (0, 3), said
-    """
-    run_ranks(script, 2, timeout=120).ok()
+    job = """
+if info.rank == 0:
+    said = subprocess.run(**start, text=True, capture_output=True, stdin=subprocess.DEVNULL)
+    assert (said.returncode, said.stdout.count("INNER 3\\n")) == (0, 3), said
+"""
+    outer.write_text(START + "import os, subprocess, sys\n" + STARTS[way] + job)
+    run_ranks(outer, 2, str(inner), timeout=120).ok()
 
 
 STARTED = """

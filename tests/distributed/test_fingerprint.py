@@ -1,6 +1,7 @@
 """Which programs in MLIR have the same number, and which have not."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -21,7 +22,10 @@ def of(function: Callable[..., Any], *arguments: Any) -> int:
 
 
 def module_of(function: Any, *arguments: Any) -> Any:
-    return function.trace(*arguments).lower(lowering_platforms=("cpu",)).compiler_ir("stablehlo")
+    # NetKet, if another test has imported it, has set a mesh in this thread.
+    with ThreadPoolExecutor(1) as thread:
+        lowered = thread.submit(lambda: function.trace(*arguments).lower(lowering_platforms=("cpu",)))
+        return lowered.result().compiler_ir("stablehlo")
 
 
 def on_each(function: Callable[..., Any]) -> Callable[..., Any]:

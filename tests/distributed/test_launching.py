@@ -396,7 +396,8 @@ def dry_run(folder: Path, *options: str, kind: str, **env: str) -> list[list[str
     return [shlex.split(line) for line in job.stdout.splitlines()]
 
 
-RUN = [sys.executable, "-m", "ferroket", "run"]
+# Nothing of Ferroket's own comes from the current folder, and for the script python prepends what it does.
+RUN = [sys.executable, "-P", "-m", "ferroket", "run", "--prepend-path"]
 AS_ROOT = ["OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"] if os.geteuid() == 0 else []
 MANY = str(10 * (os.cpu_count() or 1))
 

@@ -13,7 +13,7 @@ from ferroket.distributed.watchdog import (
     Report,
     Watchdog,
     describe,
-    find_circle,
+    find_cycle,
     find_deadlock,
     first_report,
     interval,
@@ -56,15 +56,15 @@ def test_what_is_a_deadlock(reports: list[Report], expected: set[int]) -> None:
 def test_a_circle_of_some_ranks_is_found_though_others_compute() -> None:
     first, second = "MPI_Allreduce over ranks 1, 2", "MPI_Allreduce over ranks 2, 1"
     reports = {1: replace(WAITS, calls=(first,)), 2: replace(WAITS, calls=(second,)), 3: WAITS}
-    assert find_circle(reports, 5) == {1, 2, 3}  # the third waits for them
-    assert find_circle({1: reports[1], 3: WAITS}, 5) == set()
+    assert find_cycle(reports, 5) == {1, 2, 3}  # the third waits for them
+    assert find_cycle({1: reports[1], 3: WAITS}, 5) == set()
 
 
 def test_thousands_that_wait_for_one_rank_are_found_to_do_no_more() -> None:
     reports = dict.fromkeys(range(1, 4096), replace(WAITS, calls=("MPI_Allreduce over all ranks",)))
-    assert find_circle(reports, 4096) == set()
+    assert find_cycle(reports, 4096) == set()
     begin = time.perf_counter()
-    assert find_circle({**reports, 0: ENDED}, 4096) == set(range(4096))
+    assert find_cycle({**reports, 0: ENDED}, 4096) == set(range(4096))
     assert time.perf_counter() - begin < 1
 
 

@@ -288,11 +288,11 @@ def _plan_gpus(reports: list[_Report], machines: Machines) -> list[list[int] | N
 
 def _watch_nodes(group: ProcessGroup, reports: list[_Report]) -> None:
     """The first rank of each node, or of each container of it, starts the process that watches them all."""
-    families: dict[str, list[int]] = {}
+    containers: dict[str, list[int]] = {}
     for rank, report in enumerate(reports):
-        families.setdefault(report.node.processes, []).append(rank)
-    meeting = _watchers_meeting(group, reports) if len(families) > 1 else None
-    ranks = families[reports[group.rank].node.processes]
+        containers.setdefault(report.node.processes, []).append(rank)
+    meeting = _watchers_meeting(group, reports) if len(containers) > 1 else None
+    ranks = containers[reports[group.rank].node.processes]
     if group.rank == ranks[0]:
         beacons = [(_name(reports, other), reports[other].beacon) for other in ranks]
         failure.watch([(name, beacon) for name, beacon in beacons if beacon], meeting)

@@ -2,8 +2,8 @@
 
 One rank enters a collective that others don't: it waits for ever. Each rank looks at itself a few times a second, and
 while it makes no progress leaves a report in the store of JAX's coordinator; a job that moves leaves none. Rank 0 reads
-the reports. A deadlock is a circle: each rank of it waits in a call for which another one of it won't come. What no
-circle explains, as a rank that sleeps, ends the job only after a long time without any progress.
+the reports. A deadlock is a cycle: each rank of it waits in a call for which another one of it won't come. What no
+cycle explains, as a rank that sleeps, ends the job only after a long time without any progress.
 
 Reports are short and rare: a rank's stack is sent when rank 0 asks for it, and the more ranks there are, and the longer
 they wait, the less often each reports, so that thousands that wait for one rank don't keep it from its work.
@@ -23,7 +23,7 @@ from ferroket.distributed.failure import abort_job
 from ferroket.distributed.places import describe_ranks, group_by
 from ferroket.distributed.progress import Progress, digest, failed_threads, may_act, python_stacks
 
-# Seconds between two looks of a rank at itself, until it reports that it is stuck, and after which a circle is one.
+# Seconds between two looks of a rank at itself, until it reports that it is stuck, and after which a cycle is one.
 _PERIOD = 0.25
 _REPORT_AFTER = 0.75
 _CERTAIN_AFTER = 1.5
@@ -87,7 +87,7 @@ class Watchdog:
         rank: this rank.
         hosts: the host of each rank.
         limit: seconds without any progress of the job after which it is ended, at least while some rank waits in a
-            collective. Where ranks wait for each other in a circle, it ends after a few seconds.
+            collective. Where ranks wait for each other in a cycle, it ends after a few seconds.
     """
 
     def __init__(self, rank: int, hosts: list[str], limit: float) -> None:
@@ -229,16 +229,16 @@ def find_deadlock(reports: Mapping[int, Report], size: int, limit: float) -> set
         size: the number of ranks.
         limit: the seconds for a job that could still move.
     """
-    circle = find_circle(reports, size)
-    if circle and min(reports[rank].stuck for rank in circle) >= min(limit, _CERTAIN_AFTER):
-        return circle
+    cycle = find_cycle(reports, size)
+    if cycle and min(reports[rank].stuck for rank in cycle) >= min(limit, _CERTAIN_AFTER):
+        return cycle
     all_wait = len(reports) == size and any(report.calls for report in reports.values())
     if all_wait and min(report.stuck for report in reports.values()) >= limit:
         return set(reports)
     return set()
 
 
-def find_circle(reports: Mapping[int, Report], size: int) -> set[int]:
+def find_cycle(reports: Mapping[int, Report], size: int) -> set[int]:
     """The ranks that wait in calls for which others of them, or ranks whose scripts have ended, will never come."""
     inside: dict[str, set[int]] = {}
     for rank, report in reports.items():

@@ -17,7 +17,7 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// How the processes that a rank has started are known. Those that have begun a session of their own, as a program does
 /// that is to outlive its parent, aren't among them.
-pub(super) struct Family {
+pub(super) struct Descendants {
     /// What those that have executed a program have in their environment.
     mark: Vec<u8>,
     /// The pipe that those which are forks of it have open, too.
@@ -25,7 +25,7 @@ pub(super) struct Family {
     session: String,
 }
 
-impl Family {
+impl Descendants {
     /// That of a rank; None if that has ended. `beacon` is the inode of its beacon's pipe.
     pub(super) fn of(rank: u32, beacon: u64) -> Option<Self> {
         Some(Self {
@@ -54,12 +54,12 @@ fn session(pid: u32) -> Option<String> {
     stat(pid)?.get(3).cloned()
 }
 
-/// Ends what is left of the families of ranks that have ended: it may do so by itself, is asked to, and killed.
-pub(super) fn end(families: &[Family], ranks: &HashSet<u32>) {
+/// Ends what is left of the descendants of ranks that have ended: it may do so by itself, is asked to, and killed.
+pub(super) fn end(descendants: &[Descendants], ranks: &HashSet<u32>) {
     for (patience, signal) in [(BY_ITSELF, libc::SIGTERM), (AFTER_SIGTERM, libc::SIGKILL)] {
         let begin = Instant::now();
         loop {
-            let left = members(families, ranks);
+            let left = members(descendants, ranks);
             if left.is_empty() {
                 return;
             }
@@ -72,7 +72,7 @@ pub(super) fn end(families: &[Family], ranks: &HashSet<u32>) {
     }
 }
 
-fn members(families: &[Family], ranks: &HashSet<u32>) -> Vec<u32> {
+fn members(descendants: &[Descendants], ranks: &HashSet<u32>) -> Vec<u32> {
     let own = std::process::id();
     // SAFETY: geteuid has no preconditions.
     let user = unsafe { libc::geteuid() };
@@ -80,7 +80,7 @@ fn members(families: &[Family], ranks: &HashSet<u32>) -> Vec<u32> {
     let of_user = entries.filter(|entry| entry.metadata().is_ok_and(|status| status.uid() == user));
     let numbers = of_user.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let others = numbers.filter(|pid| *pid != own && !ranks.contains(pid));
-    others.filter(|pid| !is_dead(*pid) && families.iter().any(|family| family.has(*pid))).collect()
+    others.filter(|pid| !is_dead(*pid) && descendants.iter().any(|descendants| descendants.has(*pid))).collect()
 }
 
 /// Whether a process has ended, and only its parent hasn't asked how.

@@ -131,7 +131,7 @@ mod imp {
     use ferroket_mpi_abi::launcher::stat;
 
     use super::{State, who_killed};
-    use crate::process::children::{self, Family};
+    use crate::process::children::{self, Descendants};
     use crate::process::crash::CRASHES;
     use crate::process::relay::{Meeting, News, Relay};
 
@@ -287,8 +287,8 @@ mod imp {
         }
 
         /// What it starts, if it hasn't ended.
-        fn family(&self) -> Option<Family> {
-            Family::of(self.pid.unsigned_abs(), self.beacon.as_ref()?.metadata().ok()?.ino())
+        fn descendants(&self) -> Option<Descendants> {
+            Descendants::of(self.pid.unsigned_abs(), self.beacon.as_ref()?.metadata().ok()?.ino())
         }
 
         fn kill(&self) {
@@ -346,7 +346,7 @@ mod imp {
             is_lost: false,
         };
         let ranks: Vec<Rank> = ranks.into_iter().map(start).collect();
-        let families: Vec<Family> = ranks.iter().filter_map(Rank::family).collect();
+        let descendants: Vec<Descendants> = ranks.iter().filter_map(Rank::descendants).collect();
         let pids: HashSet<u32> = ranks.iter().map(|rank| rank.pid.unsigned_abs()).collect();
         let at = || Some(Meeting::At(address?.parse().ok()?));
         let relay = Relay::new(listener.map(|socket| Meeting::Here(owned(socket))).or_else(at), password);
@@ -355,7 +355,7 @@ mod imp {
         }
         let job = Watch { ranks, relay, oom_kills, has_told: false, ending: None, has_killed: false, cause: None };
         job.run(&events);
-        children::end(&families, &pids);
+        children::end(&descendants, &pids);
     }
 
     impl Watch {
