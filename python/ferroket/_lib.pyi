@@ -107,9 +107,12 @@ class Beacon:
 
 @final
 class Deadline:
-    """Context manager that ends the process with exit code 1 if its block takes longer than ``seconds``."""
+    """Context manager that ends the process with exit code 1 if its block takes longer than ``seconds``.
 
-    def __new__(cls, /, seconds: float, message: str) -> Deadline: ...
+    It does so at once if another rank of the node has ended.
+    """
+
+    def __new__(cls, /, rank: int, seconds: float, message: str) -> Deadline: ...
     def __enter__(self, /) -> None: ...
     def __exit__(
         self,

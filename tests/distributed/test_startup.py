@@ -10,7 +10,7 @@ import pytest
 from ferroket.distributed import startup
 from ferroket.distributed.gpus import Gpus
 from ferroket.distributed.node import Node
-from mpi import FULL, PREFIXES, START, SUM, Finished, environment, mpirun, run_alone, run_command, run_ranks
+from mpi import FULL, PREFIXES, SOON, START, SUM, Finished, environment, mpirun, run_alone, run_command, run_ranks
 
 pytestmark = pytest.mark.mpi
 
@@ -455,6 +455,29 @@ fk.initialize()
     job = run_ranks(script, 2, timeout=30, FERROKET_INIT_TIMEOUT="2")
     assert job.returncode != 0
     assert "rank 0 of 2: fk.initialize() has waited 2 s for the other ranks" in job.stderr
+
+
+@pytest.mark.quick("is killed-impi-rt")
+@pytest.mark.parametrize("mpi", PREFIXES)
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "sys.exit()"], ids=["is killed", "exits"])
+def test_a_rank_that_ends_before_it_has_come(end: str, mpi: str) -> None:
+    script = f"""
+import os, sys
+rank = os.environ.get("PMI_RANK") or os.environ["OMPI_COMM_WORLD_RANK"]
+if rank == "1":
+    {end}
+import ferroket as fk
+fk.initialize()
+"""
+    begin = time.monotonic()
+    job = run_ranks(script, 3, mpi=mpi, timeout=60)
+    assert job.returncode != 0, job.stderr
+    assert time.monotonic() - begin < SOON, job.stderr
+    ours = [line for line in job.stderr.splitlines() if line.startswith("ferroket: ")]
+    if mpi == "impi-rt" or end == "sys.exit()":
+        assert len(ours) == 1 and ours[0].startswith("ferroket: rank 1 of 3 ended before the ranks had met"), job.stderr
+    else:  # the launcher has said it
+        assert not ours, job.stderr
 
 
 @pytest.mark.parametrize("mpi", PREFIXES)

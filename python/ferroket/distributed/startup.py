@@ -335,6 +335,7 @@ def _deadline(launcher: _lib.Launcher) -> _lib.Deadline:
         raise ValueError(f"FERROKET_INIT_TIMEOUT is {text!r}, but has to be a number of seconds") from None
     size = "" if launcher.size is None else f" of {launcher.size}"
     return _lib.Deadline(
+        launcher.rank,
         seconds,
         f"ferroket: rank {launcher.rank}{size}: fk.initialize() has waited {text} s for the other ranks. "
         "Every rank has to call it, at the top of the script. If the ranks need longer to start, raise "

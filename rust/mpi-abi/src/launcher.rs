@@ -195,9 +195,13 @@ pub fn is_child() -> bool {
 /// fifteen letters.
 fn starts_ranks(pid: u32) -> bool {
     const MANAGERS: [&str; 3] = ["slurmstepd", "palsd", "flux-shell"];
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let name = name.trim_end();
-    is_launcher(name) || MANAGERS.contains(&name)
+    let name = name(pid);
+    is_launcher(&name) || MANAGERS.contains(&name.as_str())
+}
+
+/// The first fifteen letters of a process's name; empty if it has ended.
+pub(crate) fn name(pid: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned()
 }
 
 /// Why the variables of a launcher can't be those of this process, if so.
@@ -315,7 +319,7 @@ pub fn console() -> Option<PathBuf> {
 
 /// The parent, its parent and so on, nearest first.
 #[cfg(target_os = "linux")]
-fn ancestor_pids() -> impl Iterator<Item = u32> {
+pub(crate) fn ancestor_pids() -> impl Iterator<Item = u32> {
     /// `mpirun` → proxy → shell → environment manager → python is five; much deeper nesting is somebody else's.
     const DEPTH: usize = 16;
     let parent = |pid: u32| -> Option<u32> { stat(pid)?.get(1)?.parse().ok() };
@@ -334,7 +338,7 @@ fn ancestors() -> Vec<PathBuf> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn ancestor_pids() -> impl Iterator<Item = u32> {
+pub(crate) fn ancestor_pids() -> impl Iterator<Item = u32> {
     std::iter::empty()
 }
 

@@ -21,6 +21,7 @@ pub mod overhead;
 pub mod programs;
 mod reductions;
 pub mod runtime;
+pub mod siblings;
 pub mod traffic;
 pub mod waiting;
 

@@ -13,8 +13,14 @@ pub(crate) const CRASHES: [(c_int, &str); 5] = [
     (libc::SIGBUS, "bus error (SIGBUS): a file or shared memory that is mapped became too short, or is full"),
     (libc::SIGFPE, "arithmetic error (SIGFPE)"),
     (libc::SIGILL, "illegal instruction (SIGILL): was a library built for another processor?"),
-    (libc::SIGABRT, "abort (SIGABRT) by a library, which has usually said why above"),
+    (libc::SIGABRT, ABORT),
 ];
+pub(crate) const ABORT: &str = "abort (SIGABRT) by a library, which has usually said why above";
+
+/// What is said of a crash of `who`.
+pub(crate) fn announcement(who: &str, meaning: &str) -> String {
+    format!("ferroket: {who}: {meaning}, so the whole job ends")
+}
 
 /// By crash: the whole message, made beforehand, since a handler may not allocate.
 static MESSAGES: OnceLock<[String; CRASHES.len()]> = OnceLock::new();
@@ -23,7 +29,7 @@ static MESSAGES: OnceLock<[String; CRASHES.len()]> = OnceLock::new();
 /// before.
 #[pyfunction]
 pub(crate) fn announce_crashes(who: &str) {
-    let messages = CRASHES.map(|(_, meaning)| format!("ferroket: {who}: {meaning}, so the whole job ends\n"));
+    let messages = CRASHES.map(|(_, meaning)| announcement(who, meaning) + "\n");
     if MESSAGES.set(messages).is_err() {
         return; // announced already
     }
@@ -44,12 +50,17 @@ extern "C" fn handle(signal: c_int) {
         let index = CRASHES.iter().position(|(known, _)| *known == signal)?;
         all.get(index)
     });
+    // JAX aborts a rank when it has lost rank 0. Those who watch both know which came first.
+    let is_left_to_watchers = peers::ARE_WATCHED && signal == libc::SIGABRT;
+    let state = if is_left_to_watchers { peers::State::Aborts } else { peers::State::Told };
     // A process that this rank has forked is no rank.
     if let Some(message) = message
-        && peers::mark(peers::State::Told)
+        && peers::mark(state)
     {
-        // SAFETY: the bytes live as long as the process; where stderr is gone, nothing is left to do.
-        unsafe { libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len()) };
+        if !is_left_to_watchers {
+            // SAFETY: the bytes live as long as the process; where stderr is gone, nothing is left to do.
+            unsafe { libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len()) };
+        }
         // The launcher has to read it before it sees the process end: it may look for no more then.
         let pause = libc::timespec { tv_sec: 0, tv_nsec: 200_000_000 };
         // SAFETY: the interval is valid, and nobody wants the rest of it.

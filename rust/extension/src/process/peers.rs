@@ -19,7 +19,12 @@ pub(crate) enum State {
     Told = 1,
     /// It has done its work, as all have.
     Finished = 2,
+    /// A library ends it by `abort`. That may be so since another rank has ended: JAX's client does it if rank 0 is gone.
+    Aborts = 3,
 }
+
+/// Whether ranks are watched on this system.
+pub(crate) const ARE_WATCHED: bool = cfg!(target_os = "linux");
 
 /// Changes what this rank's beacon says, if it has one and this is its process, not a fork. Async-signal-safe.
 /// Returns whether it did.
@@ -132,7 +137,7 @@ mod imp {
 
     use super::{State, who_killed};
     use crate::process::children::{self, Descendants};
-    use crate::process::crash::CRASHES;
+    use crate::process::crash::{ABORT, CRASHES, announcement};
     use crate::process::relay::{Meeting, News, Relay};
 
     /// How long a launcher may take to end the other ranks of a job that has lost one.
@@ -142,6 +147,9 @@ mod imp {
     const FIRST_WORD: Duration = Duration::from_millis(1500);
     /// Milliseconds from the end of a process's beacon to its own.
     const DYING: c_int = 1000;
+    /// By how much an abort counts as later than it was, so that clocks of nodes which differ don't make it the cause of
+    /// what it came of. What comes of it comes later than that, since the rank waits before it dies.
+    const AFTER_ITS_CAUSE: Duration = Duration::from_millis(100);
 
     /// The end of the pipe that this rank writes to.
     static OWN: AtomicI32 = AtomicI32::new(-1);
@@ -263,8 +271,10 @@ mod imp {
         fn says(&mut self) -> Option<State> {
             let mut byte = [0];
             match self.beacon.as_mut()?.read(&mut byte) {
-                Ok(1) if byte[0] == State::Finished as u8 => Some(State::Finished),
-                Ok(1) => Some(State::Told),
+                Ok(1) => [State::Finished, State::Aborts]
+                    .into_iter()
+                    .find(|state| byte[0] == *state as u8)
+                    .or(Some(State::Told)),
                 Ok(_) => {
                     self.beacon = None;
                     None
@@ -366,20 +376,23 @@ mod imp {
                     None => self.act(),
                     Some(Event::End(number)) => {
                         running -= 1;
-                        self.lose(number as usize);
+                        self.lose(number as usize, Duration::ZERO, describe);
                     }
                     Some(Event::Beacon(number)) => {
                         let rank = &mut self.ranks[number as usize];
                         match rank.says() {
                             Some(State::Finished) => rank.is_finished = true,
                             Some(State::Told) => self.told(),
+                            Some(State::Aborts) => {
+                                self.lose(number as usize, AFTER_ITS_CAUSE, |rank, _| announcement(&rank.name, ABORT));
+                            }
                             None => {}
                         }
                         let rank = &self.ranks[number as usize];
                         // The kernel closes a beacon with the other files of a dying rank, by which a launcher sees it die,
                         // and so before that ends others. But a program may close all its files, and live.
                         if rank.beacon.is_none() && rank.ends_within(DYING) {
-                            self.lose(number as usize);
+                            self.lose(number as usize, Duration::ZERO, describe);
                         }
                     }
                     Some(Event::Other(descriptor)) => {
@@ -428,14 +441,14 @@ mod imp {
 
         /// A rank of this node has ended. The first one that is lost is the cause, unless one has told another: a launcher
         /// that ends a job may begin with any rank.
-        fn lose(&mut self, number: usize) {
+        fn lose(&mut self, number: usize, later: Duration, describe: impl Fn(&Rank, Option<u64>) -> String) {
             let rank = &mut self.ranks[number];
             if rank.is_finished || std::mem::replace(&mut rank.is_lost, true) {
                 return;
             }
             if !self.has_told && self.ending.is_none() {
                 let message = describe(rank, self.oom_kills);
-                let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+                let at = (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + later).as_millis() as u64;
                 self.suspect(at, message, true);
             }
             self.ending.get_or_insert_with(Instant::now);
