@@ -149,6 +149,43 @@ def test_the_rank_that_is_killed_is_named_however_late_the_watcher_is(script: st
     assert "killed (SIGKILL)" in ours[0], job.stderr
 
 
+# Two processes as ranks: rank 0 is killed and rank 1 aborts, in the order of ORDER, and then the watcher looks.
+KILLED_AND_ABORTED = """
+import os, subprocess, sys
+from ferroket import _lib
+
+rank = '''
+import os, sys
+from ferroket import _lib
+_lib.announce_crashes(sys.argv[1])
+print(*_lib.Beacon().address, flush=True)
+input()
+os.abort()
+'''
+pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+ranks = {name: subprocess.Popen([sys.executable, "-c", rank, name], **pipes) for name in ("rank 0", "rank 1")}
+found = _lib.find_ranks([(name, tuple(map(int, rank.stdout.readline().split()))) for name, rank in ranks.items()])
+for name in os.environ["ORDER"].split(", "):
+    if name == "rank 0":
+        ranks[name].kill()
+    else:
+        print(file=ranks[name].stdin, flush=True)
+    os.waitid(os.P_PID, ranks[name].pid, os.WEXITED | os.WNOWAIT)
+_lib.watch_ranks(found.events, found.ranks, found.oom_kills, None, None, "")
+"""
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [("rank 0, rank 1", "rank 0 was killed (SIGKILL)"), ("rank 1, rank 0", "rank 1: abort (SIGABRT) by a library")],
+)
+def test_of_an_abort_and_a_loss_the_first_is_the_cause(order: str, said: str) -> None:
+    job = run_alone(KILLED_AND_ABORTED, ORDER=order)
+    assert job.returncode == 0, job.stderr
+    assert len(job.stderr.splitlines()) == 1, job.stderr
+    assert job.stderr.startswith(f"ferroket: {said}"), job.stderr
+
+
 # A rank may have no more files than it has; no process can be started.
 NO_WATCHER = {
     "no descriptors": "resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir('/proc/self/fd')) - 1, hard))",

@@ -475,7 +475,8 @@ fk.initialize()
     assert time.monotonic() - begin < SOON, job.stderr
     ours = [line for line in job.stderr.splitlines() if line.startswith("ferroket: ")]
     if mpi == "impi-rt" or end == "sys.exit()":
-        assert len(ours) == 1 and ours[0].startswith("ferroket: rank 1 of 3 ended before the ranks had met"), job.stderr
+        assert len(ours) == 1, job.stderr
+        assert ours[0].startswith("ferroket: rank 1 of 3 ended before the ranks had met"), job.stderr
     else:  # the launcher has said it
         assert not ours, job.stderr
 

@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 
 from ferroket import _lib
@@ -19,6 +20,8 @@ from ferroket.distributed.coordinator import own_address
 # Seconds that nothing in a healthy job takes. How long a start may take is FERROKET_INIT_TIMEOUT's, and what ends a job
 # that has lost a rank is the launcher, and Ferroket's watchers: JAX's heartbeat would end one that was only suspended.
 _FOREVER = 30 * 86400
+# Seconds that the launcher, and those who watch the ranks, have to end a job.
+_OTHERS_TURN = 2.0
 
 
 def too_late() -> str | None:
@@ -84,16 +87,21 @@ def connect(
     # JAX would keep a SIGTERM to itself, for programs that ask it whether one has come; here it ends a rank.
     if "JAX_ENABLE_PREEMPTION_SERVICE" not in os.environ and "jax_enable_preemption_service" in jax.config.values:
         jax.config.update("jax_enable_preemption_service", False)
-    jax.distributed.initialize(
-        coordinator_address=address,
-        coordinator_bind_address=bind_address,
-        num_processes=size,
-        process_id=rank,
-        local_device_ids=None if "JAX_LOCAL_DEVICE_IDS" in os.environ else gpus,  # JAX reads its variable then
-        cluster_detection_method="deactivate",
-        initialization_timeout=_FOREVER,
-        heartbeat_timeout_seconds=_FOREVER,
-    )
+    try:
+        jax.distributed.initialize(
+            coordinator_address=address,
+            coordinator_bind_address=bind_address,
+            num_processes=size,
+            process_id=rank,
+            local_device_ids=None if "JAX_LOCAL_DEVICE_IDS" in os.environ else gpus,  # JAX reads its variable then
+            cluster_detection_method="deactivate",
+            initialization_timeout=_FOREVER,
+            heartbeat_timeout_seconds=_FOREVER,
+        )
+    except Exception:
+        # Rank 0 may be gone: then this rank ends as the others do, and those who have seen the cause name it.
+        time.sleep(_OTHERS_TURN)
+        raise
 
 
 def start(size: int, collectives: str, *, compares: bool) -> Callable[[], None] | None:
