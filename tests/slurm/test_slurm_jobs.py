@@ -80,6 +80,15 @@ def test_srun_with_pmi_on_two_nodes(slurm: Cluster) -> None:
     assert ranks_of(slurm.output(number)) == FOUR, slurm.output(number)
 
 
+@pytest.mark.parametrize("name", ["slurm-mpirun", "slurm-srun"])
+def test_eight_ranks_on_a_core_of_each_node(name: str, slurm: Cluster) -> None:
+    more = "#SBATCH --ntasks=8\n#SBATCH --overcommit"
+    number = slurm.submit(job(name, SHOWS, slurm).replace("#SBATCH --ntasks-per-node=2", more))
+    assert slurm.wait(number, 180) == "COMPLETED", slurm.output(number)
+    expected = [(rank, f"n{1 + rank // 4}", 28) for rank in range(8)]
+    assert [rank[:3] for rank in ranks_of(slurm.output(number))] == expected, slurm.output(number)
+
+
 def test_srun_without_pmi(slurm: Cluster) -> None:
     script = job("slurm-srun", SHOWS, slurm).replace("--mpi=pmi2", "--mpi=none")
     number = slurm.submit(script)
