@@ -21,6 +21,7 @@ mod ising;
 mod layers;
 mod local_values;
 mod marker;
+mod network;
 mod operators;
 mod padded;
 mod products;
@@ -30,7 +31,7 @@ mod rules;
 mod testing;
 
 /// The handlers by the names under which they are registered.
-pub const HANDLERS: [(&str, Handler); 21] = [
+pub const HANDLERS: [(&str, Handler); 22] = [
     ("ferroket_chains_jastrow", chains::jastrow),
     ("ferroket_chains_rbm", chains::rbm),
     ("ferroket_chains_product", chains::product),
@@ -41,6 +42,7 @@ pub const HANDLERS: [(&str, Handler); 21] = [
     ("ferroket_distinct_rows", distinct::distinct_rows),
     ("ferroket_first_layer", first_layer::sums),
     ("ferroket_layers", layers::log_psi),
+    ("ferroket_network", network::values),
     ("ferroket_ising", ising::connected_elements),
     ("ferroket_terms", padded::terms),
     ("ferroket_terms_compact", compact::terms),
@@ -76,6 +78,7 @@ mod tests {
                 "ferroket_chains_network" => "answers",
                 "ferroket_determinants" => "n",
                 "ferroket_layers" => "sums",
+                "ferroket_network" => "inputs",
                 name if name.contains("chains") => "start",
                 _ => "x",
             };

@@ -20,6 +20,7 @@
 pub mod amplitudes;
 pub mod connected;
 pub mod error;
+pub mod network;
 pub mod numbers;
 pub mod sampling;
 pub mod sites;

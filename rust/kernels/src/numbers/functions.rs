@@ -27,6 +27,34 @@ pub trait Functions: Copy {
     #[must_use]
     fn softplus(x: Self) -> Self;
 
+    /// ln x.
+    #[must_use]
+    fn ln(x: Self) -> Self;
+
+    /// ln (1 + x).
+    #[must_use]
+    fn ln_1p(x: Self) -> Self;
+
+    /// The angle of the point (x, y).
+    #[must_use]
+    fn atan2(y: Self, x: Self) -> Self;
+
+    /// √x.
+    #[must_use]
+    fn sqrt(x: Self) -> Self;
+
+    /// |x|.
+    #[must_use]
+    fn abs(x: Self) -> Self;
+
+    /// Whether the sign of x is negative, also of -0.
+    #[must_use]
+    fn is_negative(x: Self) -> bool;
+
+    /// Whether x is neither infinite nor NaN.
+    #[must_use]
+    fn is_finite(x: Self) -> bool;
+
     /// The greater one of x and 0.
     #[must_use]
     fn relu(x: Self) -> Self;
@@ -56,7 +84,8 @@ pub trait Functions: Copy {
 /// the last ones are short enough to be multiplied by such integers exactly.
 macro_rules! functions {
     ($($t:ident, $bits:ident, $module:ident: whole $whole:literal, exponent $bias:literal << $mantissa:literal,
-       ln2 $ln2:expr, half_pi $half_pi:expr, within $limit:literal and $angles:literal, terms $exp:literal $sin:literal $cos:literal $ln:literal $pade:literal;
+       ln2 $ln2:expr, half_pi $half_pi:expr, within $limit:literal and $angles:literal, terms $exp:literal $sin:literal $cos:literal $ln:literal $pade:literal $atan:literal,
+       ln of $root:literal small by $scale:literal $shift:literal;
     )+) => {$(
         mod $module {
             use super::{Functions, RangeInclusive, artanh, pade, taylor};
@@ -152,6 +181,71 @@ macro_rules! functions {
                 }
 
                 #[inline(always)]
+                fn ln(x: Self) -> Self {
+                    // Numbers that are too small to be normal have no exponent of their own.
+                    let is_small = x < <$t>::MIN_POSITIVE;
+                    let (scaled, shift) = if is_small { (x * $scale, $shift) } else { (x, 0.0) };
+                    // x = m 2^e with m from √½ to √2
+                    let bits = scaled.to_bits().wrapping_add((1.0 as $t).to_bits() - $root);
+                    let exponent = <$t>::from_bits(WHOLE.to_bits() + (bits >> $mantissa)) - (WHOLE + $bias as $t) - shift;
+                    let m = <$t>::from_bits((bits & ((1 << $mantissa) - 1)) + $root);
+                    let z = (m - 1.0) / (m + 1.0);
+                    let series = polynomial(z * z, const { artanh::<$ln>() });
+                    let [high, low] = $ln2;
+                    let value = 2.0 * z * series + exponent * low + exponent * high;
+                    let value = if x == 0.0 { <$t>::NEG_INFINITY } else { value };
+                    let value = if x == <$t>::INFINITY { x } else { value };
+                    if x >= 0.0 { value } else { <$t>::NAN }
+                }
+
+                #[inline(always)]
+                fn ln_1p(x: Self) -> Self {
+                    let sum = 1.0 + x;
+                    // What the sum has lost
+                    let lost = x - (sum - 1.0);
+                    let value = <Self as Functions>::ln(sum);
+                    if sum > 0.0 && sum < <$t>::MAX { value + lost / sum } else { value }
+                }
+
+                #[inline(always)]
+                fn atan2(y: Self, x: Self) -> Self {
+                    let (a, b) = (x.abs(), y.abs());
+                    let (large, small) = if a > b { (a, b) } else { (b, a) };
+                    let ratio = if large == 0.0 { 0.0 } else { small / large };
+                    // atan r = π/8 + atan ((r - t) / (1 + r t)) with t = tan π/8, so that the argument is at most t.
+                    let t = std::$t::consts::SQRT_2 - 1.0;
+                    let z = (ratio - t) / (1.0 + ratio * t);
+                    let square = z * z;
+                    let series = polynomial(-square, const { artanh::<$atan>() });
+                    let angle = std::$t::consts::FRAC_PI_8 + z * series;
+                    let angle = if ratio == 0.0 { 0.0 } else { angle };
+                    let angle = if b > a { std::$t::consts::FRAC_PI_2 - angle } else { angle };
+                    let angle = if <Self as Functions>::is_negative(x) { std::$t::consts::PI - angle } else { angle };
+                    let angle = angle.copysign(y);
+                    if x.is_nan() || y.is_nan() { <$t>::NAN } else { angle }
+                }
+
+                #[inline(always)]
+                fn sqrt(x: Self) -> Self {
+                    x.sqrt()
+                }
+
+                #[inline(always)]
+                fn abs(x: Self) -> Self {
+                    x.abs()
+                }
+
+                #[inline(always)]
+                fn is_negative(x: Self) -> bool {
+                    x.to_bits() >> ($bits::BITS - 1) == 1
+                }
+
+                #[inline(always)]
+                fn is_finite(x: Self) -> bool {
+                    x.abs() < <$t>::INFINITY
+                }
+
+                #[inline(always)]
                 fn relu(x: Self) -> Self {
                     if x < 0.0 { 0.0 } else { x }
                 }
@@ -201,11 +295,13 @@ macro_rules! functions {
 functions! {
     f32, u32, single: whole 12_582_912.0, exponent 127 << 23,
         ln2 [0.693_145_75, 1.428_606_8e-6], half_pi [1.570_312_5, 4.837_513e-4, 7.549_533_6e-8, 2.563_344e-12],
-        within 87.0 and 8192.0, terms 8 5 6 8 3;
+        within 87.0 and 8192.0, terms 8 5 6 8 3 9,
+        ln of 0x3f35_04f3 small by 8_388_608.0 23.0;
     f64, u64, double: whole 6_755_399_441_055_744.0, exponent 1023 << 52,
         ln2 [0.693_147_180_559_890_3, 5.497_923_018_708_371e-14],
         half_pi [1.570_796_326_734_125_6, 6.077_100_506_303_966e-11, 2.022_266_248_795_950_6e-21],
-        within 708.0 and 1e6, terms 14 9 10 17 4;
+        within 708.0 and 1e6, terms 14 9 10 17 4 20,
+        ln of 0x3fe6_a09e_667f_3bcd small by 18_014_398_509_481_984.0 54.0;
 }
 
 /// The coefficients of Taylor's series of e^x, by descending powers; of those of sin and cos, whose powers have a step of 2
@@ -286,6 +382,13 @@ mod tests {
                 compare(x, &[Functions::softplus(x)], &[softplus(x)], 5e-16);
                 let (cosh, sinh) = Functions::cosh_sinh(x);
                 compare(x, &[cosh, sinh], &[x.cosh(), x.sinh()], 1e-15);
+                compare(x, &[Functions::ln(x.abs()), Functions::ln(x.exp())], &[x.abs().ln(), x.exp().ln()], 5e-16);
+                let large = x.abs() - 1.0;
+                compare(x, &[Functions::ln_1p(large), Functions::ln_1p(1e-9 * x)], &[large.ln_1p(), (1e-9 * x).ln_1p()], 5e-16);
+                let points = [(x, small), (small, x), (-small, -x), (x, x * x)];
+                for (y, x) in points {
+                    compare(x, &[Functions::atan2(y, x)], &[y.atan2(x)], 5e-16);
+                }
             }
             for angle in [angle, small] {
                 let (sin, cos) = Functions::sin_cos(angle);
@@ -312,6 +415,9 @@ mod tests {
                 compare(wide, &[Functions::softplus(x).into()], &[softplus(wide)], 3e-7);
                 let (cosh, sinh) = Functions::cosh_sinh(x);
                 compare(wide, &[cosh.into(), sinh.into()], &[wide.cosh(), wide.sinh()], 4e-7);
+                compare(wide, &[Functions::ln(x.abs()).into()], &[wide.abs().ln()], 3e-7);
+                compare(wide, &[Functions::ln_1p(x.abs()).into()], &[wide.abs().ln_1p()], 3e-7);
+                compare(wide, &[Functions::atan2(x, small).into()], &[wide.atan2(small.into())], 5e-7);
             }
             for angle in [angle, small] {
                 let (sin, cos) = Functions::sin_cos(angle);
@@ -331,6 +437,13 @@ mod tests {
         assert!(Functions::exp(-1e9_f32) > 0.0 && Functions::exp(1e9_f32).is_finite());
         assert_eq!((Functions::relu(-2.0_f64), Functions::relu(2.0_f64)), (0.0, 2.0));
         assert!(Functions::relu(f64::NAN).is_nan() && Functions::softplus(f64::NAN).is_nan());
+        assert_eq!(Functions::ln(0.0), f64::NEG_INFINITY);
+        assert_eq!((Functions::ln(f64::INFINITY), Functions::ln(1.0_f64)), (f64::INFINITY, 0.0));
+        assert!((Functions::ln(5e-324) - 5e-324_f64.ln()).abs() < 1e-12);
+        assert!(Functions::ln(-1.0_f64).is_nan() && Functions::ln(f64::NAN).is_nan());
+        assert_eq!((Functions::ln_1p(-1.0), Functions::ln_1p(f64::INFINITY)), (f64::NEG_INFINITY, f64::INFINITY));
+        assert_eq!((Functions::atan2(0.0, 1.0), Functions::atan2(-0.0, 1.0)), (0.0, 0.0));
+        assert_eq!(Functions::atan2(0.0, -1.0), std::f64::consts::PI);
         assert!(Functions::tanh(f64::NAN).is_nan() && Functions::exp(f32::NAN).is_nan());
     }
 }

@@ -4,7 +4,7 @@ use crate::numbers::Functions;
 use bytemuck::Pod;
 use pulp::Simd;
 use std::fmt::Debug;
-use std::ops::{Add, Mul, Neg, Sub};
+use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// The rows of tables have a multiple of so many numbers: as many as there are in the longest vector.
 pub const MULTIPLE: usize = 16;
@@ -17,11 +17,12 @@ pub trait Real:
     Functions
     + Pod
     + Default
-    + PartialEq
+    + PartialOrd
     + Neg<Output = Self>
     + Add<Output = Self>
     + Sub<Output = Self>
     + Mul<Output = Self>
+    + Div<Output = Self>
     + Debug
     + Into<f64>
     + Send

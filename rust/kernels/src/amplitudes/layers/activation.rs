@@ -74,7 +74,7 @@ impl Activation {
 
     /// Puts f(x) in the place of each x.
     #[inline(always)]
-    pub(super) fn apply<T: Real, S: Simd>(self, _: S, numbers: &mut [T]) {
+    pub(crate) fn apply<T: Real, S: Simd>(self, _: S, numbers: &mut [T]) {
         // Processors with such vectors have the instructions.
         const LONG: usize = 32;
         if size_of::<S::f64s>() >= LONG {

@@ -1,0 +1,6 @@
+"""Networks, read once: what the kernels evaluate, configuration by configuration, side by side."""
+
+from ferroket.network.program import Program
+from ferroket.network.trace import UnreadableError, read
+
+__all__ = ["Program", "UnreadableError", "read"]

@@ -1,0 +1,173 @@
+"""Expressions of single numbers: what functions and arithmetic make of values, element by element.
+
+An expression is the same for all elements of a value. Equal ones are one object, so that what a program computes twice
+is computed once, and a function is known by its expression, however a framework writes it.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+INSTRUCTIONS = (
+    *("add", "sub", "mul", "div", "max", "min", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "atan2"),
+    *("neg", "abs", "sign", "signbit", "not", "is_finite", "square", "reciprocal", "sqrt", "rsqrt"),
+    *("exp", "expm1", "log", "log1p", "tanh", "logistic", "softplus", "sin", "cos", "sinh", "cosh", "relu"),
+    *("gelu", "silu", "log_cosh", "select"),
+)
+"""What the kernels compute of single numbers; a truth value is 1 or 0. They have the same list, in the same order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """A number for each element of a value.
+
+    Attributes:
+        name: one of :data:`INSTRUCTIONS`; or "elements", "table" or "number" for what it begins with.
+        args: the expressions that an instruction takes.
+        data: of "elements" their places in memory; of "table" the table; of "number" the number.
+    """
+
+    name: str
+    args: tuple["Expression", ...] = ()
+    data: Any = None
+
+
+class Expressions:
+    """All expressions of a program."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Expression] = {}
+
+    def of(self, name: str, *args: Expression) -> Expression:
+        """What an instruction makes of others."""
+        if args and all(arg.name == "number" for arg in args):
+            return self.number(FUNCTIONS[name](*(np.float64(arg.data) for arg in args)))
+        folded = self._folded(name, args)
+        if folded is not None:
+            return folded
+        key = name, *map(id, args)
+        return self._known.setdefault(key, Expression(name, args))
+
+    def number(self, value: Any) -> Expression:
+        """A number that depends on nothing."""
+        value = float(value)
+        return self._known.setdefault(("number", repr(value)), Expression("number", (), value))
+
+    def elements(self, places: np.ndarray) -> Expression:
+        """Numbers in memory, one for each element."""
+        flat = np.ascontiguousarray(places.ravel(), np.int64)
+        return self._known.setdefault(("elements", flat.tobytes()), Expression("elements", (), flat))
+
+    def table(self, table: Any) -> Expression:
+        """Numbers that parameters give: one for each element, or the same for all."""
+        return self._known.setdefault(("table", id(table)), Expression("table", (), table))
+
+    def _folded(self, name: str, args: Sequence[Expression]) -> Expression | None:
+        """A simpler expression of the same value, if there is one."""
+        numbers = [arg.data if arg.name == "number" else None for arg in args]
+        match name, numbers:
+            case ("add", [None, 0.0]) | ("sub", [None, 0.0]) | ("mul" | "div", [None, 1.0]):
+                return args[0]
+            case ("add", [0.0, None]) | ("mul", [1.0, None]):
+                return args[1]
+            case "div", [None, float(number)] if number and math.isfinite(number):
+                return self.of("mul", args[0], self.number(1 / number))
+            case "max", [float(number), None] if number == -math.inf:
+                return args[1]
+            case "mul", [None, None] if args[0] is args[1]:
+                return self.of("square", args[0])
+            case "ne", [None, None] if args[0] is args[1] and args[0].name == "number":
+                return self.number(0)
+        return None
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "max": np.maximum,
+    "min": np.minimum,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "atan2": np.arctan2,
+    "neg": np.negative,
+    "abs": np.abs,
+    "sign": np.sign,
+    "signbit": np.signbit,
+    "not": np.logical_not,
+    "is_finite": np.isfinite,
+    "square": np.square,
+    "reciprocal": lambda x: 1 / x,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "tanh": np.tanh,
+    "logistic": lambda x: 1 / (1 + np.exp(-x)),
+    "softplus": lambda x: np.logaddexp(x, 0),
+    "sin": np.sin,
+    "cos": np.cos,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "relu": lambda x: np.maximum(x, 0),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "gelu": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    "log_cosh": lambda x: np.abs(x) + np.log1p(np.exp(-2 * np.abs(x))) - np.log(2.0),
+    "select": lambda which, no, yes: np.where(which, yes, no),
+}
+"""What each instruction computes, in NumPy: the readable twin of the kernels."""
+
+
+def shape_of(expression: Expression, of: Expression) -> Any:
+    """What an expression makes of another one, by its parts, for comparisons; None if it is made of others, too."""
+    found: dict[int, Any] = {}
+
+    def look(expression: Expression) -> Any:
+        if expression is of:
+            return "x"
+        if id(expression) not in found:
+            if expression.name == "number":
+                found[id(expression)] = float(np.float32(expression.data))
+            elif expression.name in ("elements", "table"):
+                found[id(expression)] = None
+            else:
+                args = [look(arg) for arg in expression.args]
+                found[id(expression)] = None if None in args else (expression.name, *args)
+        return found[id(expression)]
+
+    return look(expression)
+
+
+def within(expression: Expression) -> list[Expression]:
+    """An expression and what it is made of, each behind what it takes."""
+    found: dict[int, Expression] = {}
+
+    def add(expression: Expression) -> None:
+        if id(expression) not in found:
+            for arg in expression.args:
+                add(arg)
+            found[id(expression)] = expression
+
+    add(expression)
+    return list(found.values())
+
+
+@lru_cache
+def named() -> dict[Any, str]:
+    """The functions that the kernels compute at once, by what they make of x as JAX and NetKet write them."""
+    from ferroket.network.trace import expression_of  # which takes what is here
+
+    return {shape: name for name, shape in expression_of().items()}

@@ -1,0 +1,267 @@
+"""A network as the kernels evaluate it: operations on numbers in memory, one after the other, and their tables.
+
+Each number of the network is a place in memory, where the kernels have it for many configurations side by side. Values
+are arrays of places, so that to move data is to have other places, and takes no time.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import gcd
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ferroket.network.numbers import INSTRUCTIONS, Expression
+
+Places = np.ndarray
+"""Places in memory, of the shape of a value."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Numbers that depend on parameters alone.
+
+    Attributes:
+        value: the variable of the network's program, or an array.
+        prepare: makes the numbers of it, real ones.
+        size: how many there are.
+    """
+
+    value: Any
+    prepare: Callable[[Any], Any]
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Contract:
+    """``out[g, p, m] = Σ_j memory[places[g, p, j]] weights[g, j, m]``: products with parameters."""
+
+    out: Places
+    places: Places
+    weights: Table
+
+    def read(self) -> list[Places]:
+        """The places that are read."""
+        return [self.places]
+
+    def words(self, at: Callable[[Places], Places], offset: Callable[[Table], int]) -> list[Any]:
+        """The operation as the kernels read it."""
+        groups, positions, depth = self.places.shape
+        taps, length = _runs(self.places)
+        return [*self.out.shape, depth, length, at(self.out)[0, 0, 0], offset(self.weights), at(taps)]
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """``out[b, i, j] = Σ_k memory[left[b, i, k]] memory[right[b, j, k]]``: products of activations."""
+
+    out: Places
+    left: Places
+    right: Places
+
+    def read(self) -> list[Places]:
+        """The places that are read."""
+        return [self.left, self.right]
+
+    def words(self, at: Callable[[Places], Places], offset: Callable[[Table], int]) -> list[Any]:
+        """The operation as the kernels read it."""
+        return [*self.out.shape, self.left.shape[-1], at(self.out)[0, 0, 0], at(self.left), at(self.right)]
+
+
+@dataclass(frozen=True, eq=False)
+class Reduce:
+    """``out[r]``: the sum, product, greatest or least of ``memory[places[r, k]]``."""
+
+    out: Places
+    places: Places
+    kind: str
+
+    KINDS = ("sum", "max", "min", "prod")
+
+    def read(self) -> list[Places]:
+        """The places that are read."""
+        return [self.places]
+
+    def words(self, at: Callable[[Places], Places], offset: Callable[[Table], int]) -> list[Any]:
+        """The operation as the kernels read it."""
+        return [*self.places.shape, self.KINDS.index(self.kind), at(self.out)[0], at(self.places)]
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """Instructions on registers, for each element.
+
+    Attributes:
+        outs: where each of `results` goes.
+        operands: the expressions that begin with memory, a table or a number; operand r is register r.
+        steps: instruction, register of the result, and registers of its arguments.
+        results: the registers that are kept.
+    """
+
+    outs: list[Places]
+    operands: list[Expression]
+    steps: list[tuple[str, int, tuple[int, ...]]]
+    results: list[int]
+    registers: int
+
+    def read(self) -> list[Places]:
+        """The places that are read."""
+        return [operand.data for operand in self.operands if operand.name == "elements"]
+
+    def words(self, at: Callable[[Places], Places], offset: Callable[[Table], int]) -> list[Any]:
+        """The operation as the kernels read it."""
+        size = self.outs[0].size
+        words: list[Any] = [size, len(self.operands), self.registers]
+        for operand in self.operands:
+            if operand.name == "elements":
+                places = at(operand.data)
+                is_run = (np.diff(places) == 1).all()
+                words += [0, places[0]] if is_run else [1, places]
+            else:
+                table = operand.data
+                words += [2 if table.size > 1 else 3, offset(table)]
+        words.append(len(self.steps))
+        for name, result, args in self.steps:
+            words += [INSTRUCTIONS.index(name), result, *args, *(0,) * (3 - len(args))]
+        words.append(len(self.results))
+        for register, out in zip(self.results, self.outs, strict=True):
+            words += [register, at(out)[0]]
+        return words
+
+
+Operation = Contract | Pair | Reduce | Map
+_CODES = (Contract, Pair, Reduce, Map)
+
+
+def _runs(places: Places) -> tuple[Places, int]:
+    """Places as the first ones of runs, and the length of these."""
+    depth = places.shape[-1]
+    flat = places.reshape(-1, depth)
+    breaks = np.flatnonzero((np.diff(flat, axis=1) != 1).any(axis=0)) + 1
+    length = gcd(depth, *map(int, breaks))
+    return places[..., ::length], length
+
+
+@dataclass
+class Memory:
+    """The places that there are."""
+
+    starts: list[int] = field(default_factory=list)
+    """The first place of each array, as if none were used twice."""
+    size: int = 0
+
+    def new(self, *shape: int) -> Places:
+        """An array of places."""
+        count = int(np.prod(shape))
+        self.starts.append(self.size)
+        self.size += count
+        return np.arange(self.size - count, self.size, dtype=np.int64).reshape(shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A program of operations.
+
+    Attributes:
+        words: what the kernels read, int32.
+        tables: ``tables(variables)`` gives the numbers that parameters make, of the dtype of the network.
+        inputs: how many numbers it takes of each configuration.
+        is_complex: whether it gives ln ψ in two parts.
+    """
+
+    words: np.ndarray
+    tables: Callable[[Any], jax.Array]
+    inputs: int
+    is_complex: bool
+    operations: Sequence[Operation]
+
+
+def assemble(
+    memory: Memory, inputs: Places, results: Places, operations: Sequence[Operation]
+) -> tuple[np.ndarray, list[Table]]:
+    """The words of a program, and its tables in the order in which they stand one behind the other.
+
+    Memory that isn't read any more is used again.
+    """
+    starts = np.array(memory.starts)
+    sizes = np.diff([*memory.starts, memory.size])
+    last = {int(np.searchsorted(starts, inputs.flat[0], "right")) - 1: 0}
+
+    def arrays(places: Places) -> np.ndarray:
+        return np.unique(np.searchsorted(starts, places.ravel(), "right") - 1)
+
+    written: list[list[int]] = []
+    for number, operation in enumerate(operations):
+        outs = operation.outs if isinstance(operation, Map) else [operation.out]
+        written.append([int(arrays(out)[0]) for out in outs])
+        for array in written[-1]:
+            last[array] = number
+        for places in operation.read():
+            last.update(dict.fromkeys(map(int, arrays(places)), number))
+    last.update(dict.fromkeys(map(int, arrays(results)), len(operations)))
+
+    moved = np.zeros(len(starts), np.int64)
+    free: list[tuple[int, int]] = []
+    taken: dict[int, tuple[int, int]] = {}
+    top = 0
+
+    def take(array: int) -> None:
+        nonlocal top
+        size = int(sizes[array])
+        fitting = min((room for room in free if room[1] >= size), key=lambda room: room[1], default=None)
+        if fitting is None:
+            moved[array], top = top, top + size
+        else:
+            free.remove(fitting)
+            moved[array] = fitting[0]
+            if fitting[1] > size:
+                free.append((fitting[0] + size, fitting[1] - size))
+        taken[array] = (int(moved[array]), size)
+
+    def release(number: int) -> None:
+        nonlocal free
+        for array in [array for array in taken if last.get(array, -1) <= number]:
+            free.append(taken.pop(array))
+        merged: list[tuple[int, int]] = []
+        for first, size in sorted(free):
+            if merged and sum(merged[-1]) == first:
+                merged[-1] = (merged[-1][0], merged[-1][1] + size)
+            else:
+                merged.append((first, size))
+        free = merged
+
+    take(int(arrays(inputs)[0]))
+    for number, arrays_written in enumerate(written):
+        for array in arrays_written:
+            take(array)
+        release(number)
+
+    tables: dict[int, Table] = {}
+    offsets: dict[int, int] = {}
+    total = 0
+
+    def offset(table: Table) -> int:
+        nonlocal total
+        if id(table) not in offsets:
+            tables[id(table)], offsets[id(table)] = table, total
+            total += table.size
+        return offsets[id(table)]
+
+    def at(places: Places) -> Places:
+        array = np.searchsorted(starts, places, "right") - 1
+        return places - starts[array] + moved[array]
+
+    bodies = [[_CODES.index(type(one)), *one.words(at, offset)] for one in operations]
+    head = [inputs.size, at(inputs).flat[0], results.size, *at(results.ravel()), top, total, len(operations)]
+    parts = [np.ravel(word) for words in [head, *bodies] for word in words]
+    return np.concatenate(parts).astype(np.int32), list(tables.values())
+
+
+def concatenated(tables: Sequence[Table], values: Sequence[Any], dtype: Any) -> jax.Array:
+    """The numbers of tables, one behind the other."""
+    parts = [jnp.ravel(table.prepare(value)).astype(dtype) for table, value in zip(tables, values, strict=True)]
+    for part, table in zip(parts, tables, strict=True):
+        assert part.size == table.size, (part.size, table.size)
+    return jnp.concatenate(parts) if parts else jnp.zeros(0, dtype)

@@ -1,0 +1,802 @@
+"""The program of a network for one configuration, read as operations of the kernels.
+
+Values that depend on the configuration are followed through the network's jaxpr. What moves numbers gives them other
+places; what makes one number of others, element by element, gives expressions, which are written to memory where a sum
+or a product needs them; products with parameters, products of such values, and sums are operations. What depends on
+parameters alone is a table, which XLA computes.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import netket as nk
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Literal
+
+from ferroket.ansatz import dependence
+from ferroket.ansatz.equations import bind, evaluate, inlined, needed
+from ferroket.network.numbers import Expression, Expressions, named, shape_of, within
+from ferroket.network.program import (
+    Contract,
+    Map,
+    Memory,
+    Operation,
+    Pair,
+    Places,
+    Program,
+    Reduce,
+    Table,
+    assemble,
+    concatenated,
+)
+
+
+class UnreadableError(Exception):
+    """A network that the kernels can't evaluate, and why, as the end of a sentence."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """What depends on the configuration: one expression, or those of the real and the imaginary part."""
+
+    shape: tuple[int, ...]
+    parts: tuple[Expression, ...]
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
+
+
+Operand = Value | Any
+"""A value, or else a variable or a literal that depends on parameters alone."""
+
+
+@dataclass
+class Reader:
+    """What is read so far."""
+
+    dtype: Any
+    """That of real numbers of the network, float32 or float64."""
+    memory: Memory = field(default_factory=Memory)
+    expressions: Expressions = field(default_factory=Expressions)
+    operations: list[Operation] = field(default_factory=list)
+    constants: dict[Any, np.ndarray] = field(default_factory=dict)
+    """The values of variables that depend on nothing."""
+    written: dict[int, Places] = field(default_factory=dict)
+    """Where expressions are in memory, by their identity."""
+    tables: dict[Any, Table] = field(default_factory=dict)
+    zeros: Places | None = None
+
+    # Parameters
+
+    def constant(self, v: Any) -> np.ndarray | None:
+        """The value of an operand that depends on nothing; None of others."""
+        return np.asarray(v.val) if isinstance(v, Literal) else self.constants.get(v)
+
+    def table(self, v: Any, prepare: Callable[[Any], Any], size: int, key: Any = None) -> Table:
+        """A table of an operand that depends on parameters."""
+        key = None if key is None or isinstance(v, Literal) else (v, key)
+        if key in self.tables:
+            return self.tables[key]
+        constant = self.constant(v)
+        made = Table(v if constant is None else constant, prepare, size)
+        if key is not None:
+            self.tables[key] = made
+        return made
+
+    def parts_of(self, v: Operand, shape: tuple[int, ...]) -> tuple[Expression, ...]:
+        """The expressions of an operand, as elements of a shape or as one for all."""
+        size = math.prod(shape)
+        if isinstance(v, Value):
+            if v.shape == shape:
+                return v.parts
+            spread = [np.broadcast_to(places, shape) for places in self.places(v)]
+            return self.value(spread).parts
+        aval = v.aval
+        is_complex = jnp.issubdtype(aval.dtype, jnp.complexfloating)
+        constant = self.constant(v)
+        if constant is not None and constant.size and (constant == constant.flat[0]).all():
+            number = constant.flat[0].item()
+            of_one = [number.real, number.imag] if is_complex else [number]
+            return tuple(self.expressions.number(part) for part in of_one)
+        is_one = aval.size == 1
+        tables = []
+        for place, part in enumerate([jnp.real, jnp.imag] if is_complex else [jnp.asarray]):
+
+            def prepare(value: Any, part: Any = part) -> Any:
+                return part(value) if is_one else jnp.broadcast_to(part(value), shape)
+
+            tables.append(self.table(v, prepare, 1 if is_one else size, (place, shape)))
+        return tuple(map(self.expressions.table, tables))
+
+    # Memory
+
+    def places(self, value: Value) -> list[Places]:
+        """Where the elements of a value are: an array of its shape for each of its parts."""
+        found = self._written([part for part in value.parts], value.size)
+        return [places.reshape(value.shape) for places in found]
+
+    def _written(self, parts: list[Expression], size: int) -> list[Places]:
+        open_ones = [part for part in dict.fromkeys(parts) if part.name != "elements" and (id(part), size) not in self.written]
+        if open_ones:
+            self._map(open_ones, size)
+        return [part.data if part.name == "elements" else self.written[id(part), size] for part in parts]
+
+    def _map(self, wanted: list[Expression], size: int) -> None:
+        """Writes expressions to memory."""
+        order = _needed([self._named(expression) for expression in wanted])
+        # What is in memory already isn't computed again.
+        operands: list[Expression] = []
+        register: dict[int, int] = {}
+        known: dict[int, Expression] = {}
+        for expression in order:
+            if expression.args and (id(expression), size) in self.written:
+                known[id(expression)] = self.expressions.elements(self.written[id(expression), size])
+            elif expression.name == "number":
+                table = self.table(Literal(np.float64(expression.data), None), jnp.asarray, 1)
+                known[id(expression)] = Expression("table", (), table)
+            elif not expression.args:
+                known[id(expression)] = expression
+        for expression in order:
+            if id(expression) in known:
+                register[id(expression)] = len(operands)
+                operands.append(known[id(expression)])
+        steps, count, results = _schedule(order, register, [self._named(one) for one in wanted])
+        outs = [self.memory.new(size) for _ in wanted]
+        self.operations.append(Map(outs, operands, steps, results, count))
+        for expression, out in zip(wanted, outs, strict=True):
+            self.written[id(expression), size] = out
+            self.written[id(self._named(expression)), size] = out
+
+    def _named(self, expression: Expression) -> Expression:
+        """An expression with the functions that the kernels compute at once in the place of what makes them up."""
+        found: dict[int, Expression] = {}
+        for one in within(expression):
+            args = [found[id(arg)] for arg in one.args]
+            same = one if all(a is b for a, b in zip(args, one.args, strict=True)) else self.expressions.of(one.name, *args)
+            for x in within(same)[:-1]:
+                if x.name != "number" and (name := named().get(shape_of(same, x))):
+                    same = self.expressions.of(name, x)
+                    break
+            found[id(one)] = same
+        return found[id(expression)]
+
+    def value(self, places: Sequence[Places]) -> Value:
+        """The value whose elements are at these places."""
+        return Value(places[0].shape, tuple(self.expressions.elements(part) for part in places))
+
+    def zero(self, count: int) -> Places:
+        """So many places of zeros, one behind the other."""
+        if self.zeros is None or self.zeros.size < count:
+            zero = self.expressions.table(self.table(Literal(np.float64(0), None), jnp.asarray, 1))
+            self.zeros = self.memory.new(count)
+            self.operations.append(Map([self.zeros], [zero], [], [0], 1))
+        return self.zeros[:count]
+
+    # Operations
+
+    def contract(self, places: Sequence[Places], weights: Any, prepare: Callable[[Any], Any], shape: Sequence[int]) -> list[Places]:
+        """Products with parameters: places ``(G, P, J)`` of each part, and weights that `prepare` gives shape ``(G, J, M)``.
+
+        Returns:
+            Places of each part of the result, ``(G, P, M)``.
+        """
+        groups, depth, width = shape
+        is_complex = jnp.issubdtype(weights.aval.dtype, jnp.complexfloating)
+        positions = places[0].shape[1]
+        if is_complex and len(places) > 1:
+            both = np.concatenate(places, axis=2)
+
+            def matrix(w: Any) -> Any:
+                w = prepare(w)
+                rows = [jnp.concatenate([w.real, w.imag], 2), jnp.concatenate([-w.imag, w.real], 2)]
+                return jnp.concatenate(rows, 1)
+
+            out = self._contract(both, weights, matrix, (groups, 2 * depth, 2 * width))
+            return [out[..., :width], out[..., width:]]
+        if is_complex:
+
+            def matrix(w: Any) -> Any:
+                w = prepare(w)
+                return jnp.concatenate([w.real, w.imag], 2)
+
+            out = self._contract(places[0], weights, matrix, (groups, depth, 2 * width))
+            return [out[..., :width], out[..., width:]]
+        out = self._contract(np.concatenate(places, axis=1), weights, prepare, shape)
+        return [out[:, part * positions : (part + 1) * positions] for part in range(len(places))]
+
+    def _contract(self, places: Places, weights: Any, prepare: Callable[[Any], Any], shape: Sequence[int]) -> Places:
+        groups, depth, width = shape
+        out = self.memory.new(groups, places.shape[1], width)
+        table = self.table(weights, prepare, groups * depth * width)
+        self.operations.append(Contract(out, places, table))
+        return out
+
+    def pair(self, left: Places, right: Places) -> Places:
+        """Products of places ``(B, I, K)`` and ``(B, J, K)``, summed: ``(B, I, J)``."""
+        out = self.memory.new(*left.shape[:2], right.shape[1])
+        self.operations.append(Pair(out, left, right))
+        return out
+
+    def reduce(self, places: Places, kind: str) -> Places:
+        """The sum, greatest or least of places ``(..., K)`` along the last axis."""
+        rows = places.reshape(-1, places.shape[-1])
+        out = self.memory.new(len(rows))
+        self.operations.append(Reduce(out, rows, kind))
+        return out.reshape(places.shape[:-1])
+
+
+def _needed(wanted: list[Expression]) -> list[Expression]:
+    """Expressions and what they are made of, each behind what it takes."""
+    found: dict[int, Expression] = {}
+    for expression in wanted:
+        found.update({id(one): one for one in within(expression)})
+    return list(found.values())
+
+
+def _schedule(
+    order: list[Expression], operands: dict[int, int], wanted: list[Expression]
+) -> tuple[list[tuple[str, int, tuple[int, ...]]], int, list[int]]:
+    """The steps that make expressions, with registers that are used again. What is an operand isn't made."""
+    alive: set[int] = set()
+    for expression in reversed(order):
+        if expression in wanted or id(expression) in alive:
+            alive.add(id(expression))
+            if id(expression) not in operands:
+                alive.update(id(arg) for arg in expression.args)
+    made = [one for one in order if id(one) in alive and id(one) not in operands]
+    last = {id(arg): number for number, one in enumerate(made) for arg in one.args}
+    last.update({id(one): len(made) for one in wanted})
+    register, free, count = dict(operands), [], len(set(operands.values()))
+    steps = []
+    for number, one in enumerate(made):
+        if free:
+            register[id(one)] = free.pop()
+        else:
+            register[id(one)], count = count, count + 1
+        steps.append((one.name, register[id(one)], tuple(register[id(arg)] for arg in one.args)))
+        for arg in dict.fromkeys(map(id, one.args)):
+            if last[arg] == number and arg not in operands:
+                free.append(register[arg])
+        if id(one) not in last:  # nobody takes it
+            free.append(register[id(one)])
+    return steps, count, [register[id(one)] for one in wanted]
+
+
+# Rules
+
+Rule = Callable[[Reader, Any, Sequence[Operand]], Sequence[Value]]
+
+_SAME = ("copy", "copy_p", "reshard", "pvary", "pcast", "sharding_constraint", "stop_gradient", "optimization_barrier", "reduce_precision")
+_MOVING = ("transpose", "broadcast_in_dim", "slice", "concatenate", "split", "rev", "pad")
+_OF_REALS = (
+    *("max", "min", "lt", "le", "gt", "ge", "and", "or", "atan2", "sign", "not", "is_finite", "rsqrt"),
+    *("expm1", "log1p", "logistic", "floor"),
+)
+_BOTH = ("add", "add_any", "sub", "neg", "mul", "div", "square", "integer_pow", "sqrt", "exp", "log", "tanh", "sin", "cos", "sinh", "cosh", "abs", "eq", "ne")
+
+
+def _same(_: Reader, __: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    return list(inputs)
+
+
+def _reshape(_: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    if eqn.primitive.name == "reshape" and eqn.params.get("dimensions") is not None:
+        raise UnreadableError("it reshapes with other axes first")
+    return [Value(eqn.outvars[0].aval.shape, inputs[0].parts)]
+
+
+def _convert(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    """Numbers of another type: of integers there are those only that stand for truth values and signs."""
+    (value,), before, after = inputs, eqn.invars[0].aval.dtype, eqn.params["new_dtype"]
+    if after == bool and before != bool:
+        zero = reader.expressions.number(0)
+        return [Value(value.shape, (reader.expressions.of("ne", value.parts[0], zero),))]
+    if jnp.issubdtype(after, jnp.complexfloating):
+        if _real_dtype(after) != reader.dtype:
+            raise UnreadableError(f"it has numbers of {after} among those of {reader.dtype}")
+        parts = value.parts if len(value.parts) > 1 else (*value.parts, reader.expressions.number(0))
+        return [Value(value.shape, parts)]
+    if jnp.issubdtype(after, jnp.floating) and after != reader.dtype:
+        raise UnreadableError(f"it has numbers of {after} among those of {reader.dtype}")
+    if jnp.issubdtype(after, jnp.integer) and jnp.issubdtype(before, jnp.inexact):
+        raise UnreadableError("it makes integers of numbers")
+    return [Value(value.shape, value.parts[:1])]
+
+
+def _real_dtype(dtype: Any) -> Any:
+    return np.zeros(0, dtype).real.dtype
+
+
+def _bits(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    """The bits of numbers, of which only the first one may be asked for: the sign."""
+    return [Value(inputs[0].shape, (reader.expressions.of("signbit", *inputs[0].parts),))]
+
+
+def _shift(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    places = reader.constant(inputs[1]) if not isinstance(inputs[1], Value) else None
+    value = inputs[0]
+    bits = 8 * eqn.outvars[0].aval.dtype.itemsize
+    is_sign = isinstance(value, Value) and value.parts[0].name == "signbit"
+    if not is_sign or places is None or not (places == bits - 1).all():
+        raise UnreadableError("it shifts the bits of numbers")
+    return [value]
+
+
+def _move(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    """Primitives that give elements other places: their rule for labels is that for places."""
+    if eqn.primitive.name == "pad":
+        filled = reader.constant(inputs[1])
+        if isinstance(inputs[1], Value) or filled is None or filled != 0:
+            raise UnreadableError("it pads with something else than zeros")
+        zero = reader.zero(1).reshape(())
+        operands = [reader.places(inputs[0]), [zero] * len(inputs[0].parts)]
+    else:
+        operands = [reader.places(_value(reader, v)) for v in inputs]
+    n_parts = max(map(len, operands))
+    made: list[list[Places]] = []
+    for part in range(n_parts):
+        of_part = [
+            places[part] if part < len(places) else np.broadcast_to(reader.zero(1), places[0].shape)
+            for places in operands
+        ]
+        made.append([np.asarray(places, np.int64) for places in dependence.RULES[eqn.primitive.name](eqn, of_part)])
+    return [reader.value(parts) for parts in zip(*made, strict=True)]
+
+
+def _value(reader: Reader, v: Operand) -> Value:
+    """An operand as a value, also if it depends on parameters alone."""
+    if isinstance(v, Value):
+        return v
+    return Value(v.aval.shape, reader.parts_of(v, v.aval.shape))
+
+
+def _gather(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    indices = None if isinstance(inputs[1], Value) else reader.constant(inputs[1])
+    if indices is None or not isinstance(inputs[0], Value):
+        raise UnreadableError("it takes elements whose places depend on parameters or on the configuration")
+    moved = []
+    for places in reader.places(inputs[0]):
+        with jax.ensure_compile_time_eval():
+            # A value that is filled in, where a place is out of bounds, would be none.
+            params = {**eqn.params, "fill_value": -1}
+            moved.append(np.asarray(eqn.primitive.bind(jnp.asarray(places, jnp.int32), jnp.asarray(indices), **params), np.int64))
+    if any((places < 0).any() for places in moved):
+        raise UnreadableError("it takes elements out of bounds")
+    return [reader.value(moved)]
+
+
+def _elementwise(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    name, aval = eqn.primitive.name, eqn.outvars[0].aval
+    operands = [reader.parts_of(v, aval.shape) for v in inputs]
+    e = reader.expressions
+    is_complex = any(len(parts) > 1 for parts in operands)
+    if name in ("add_any", "pvary"):
+        name = "add"
+    if name == "integer_pow":
+        result = _power(e, operands[0], eqn.params["y"])
+    elif name == "real":
+        result = operands[0][:1]
+    elif name == "imag":
+        result = operands[0][1:]
+    elif name == "conj":
+        result = (operands[0][0], e.of("neg", operands[0][1])) if is_complex else operands[0]
+    elif name == "complex":
+        result = (*operands[0], *operands[1])
+    elif name == "select_n":
+        if len(operands) != 3:  # noqa: PLR2004 - a condition and two cases
+            raise UnreadableError("it selects one of several cases")
+        which, no, yes = operands
+        no, yes = (_padded(e, parts, max(len(no), len(yes))) for parts in (no, yes))
+        result = tuple(e.of("select", which[0], a, b) for a, b in zip(no, yes, strict=True))
+    elif name == "clamp":
+        low, x, high = (parts[0] for parts in operands)
+        result = (e.of("min", e.of("max", x, low), high),)
+    elif is_complex:
+        result = COMPLEX[name](e, *(_padded(e, parts, 2) for parts in operands)) if name in COMPLEX else ()
+        if not result:
+            raise UnreadableError(f"the kernels have no '{name}' of complex numbers")
+    else:
+        result = (e.of(name, *(parts[0] for parts in operands)),)
+    return [Value(aval.shape, result)]
+
+
+def _padded(e: Expressions, parts: tuple[Expression, ...], count: int) -> tuple[Expression, ...]:
+    return parts if len(parts) == count else (*parts, e.number(0))
+
+
+Complex = tuple[Expression, ...]
+
+
+def _power(e: Expressions, x: Complex, y: int) -> Complex:
+    times = (lambda a, b: (e.of("mul", a[0], b[0]),)) if len(x) == 1 else (lambda a, b: _times(e, a, b))
+    if y == 0:
+        return tuple(e.number(number) for number in (1, 0)[: len(x)])
+    result, power, count = None, x, abs(y)
+    while count:
+        if count & 1:
+            result = power if result is None else times(result, power)
+        power, count = times(power, power), count >> 1
+    if y > 0:
+        return result
+    return _over(e, (e.number(1), e.number(0)), result) if len(x) > 1 else (e.of("reciprocal", result[0]),)
+
+
+def _times(e: Expressions, a: Complex, b: Complex) -> Complex:
+    if b[1].name == "number" and b[1].data == 0:
+        return e.of("mul", a[0], b[0]), e.of("mul", a[1], b[0])
+    if a[1].name == "number" and a[1].data == 0:
+        return _times(e, b, a)
+    real = e.of("sub", e.of("mul", a[0], b[0]), e.of("mul", a[1], b[1]))
+    return real, e.of("add", e.of("mul", a[0], b[1]), e.of("mul", a[1], b[0]))
+
+
+def _over(e: Expressions, a: Complex, b: Complex) -> Complex:
+    if b[1].name == "number" and b[1].data == 0:
+        return e.of("div", a[0], b[0]), e.of("div", a[1], b[0])
+    norm = e.of("reciprocal", _norm(e, b))
+    real, imaginary = _times(e, a, (b[0], e.of("neg", b[1])))
+    return e.of("mul", real, norm), e.of("mul", imaginary, norm)
+
+
+def _norm(e: Expressions, x: Complex) -> Expression:
+    return e.of("add", e.of("square", x[0]), e.of("square", x[1]))
+
+
+def _exp(e: Expressions, x: Complex) -> Complex:
+    size = e.of("exp", x[0])
+    return e.of("mul", size, e.of("cos", x[1])), e.of("mul", size, e.of("sin", x[1]))
+
+
+def _log(e: Expressions, x: Complex) -> Complex:
+    return e.of("mul", e.number(0.5), e.of("log", _norm(e, x))), e.of("atan2", x[1], x[0])
+
+
+def _log1p(e: Expressions, x: Complex) -> Complex:
+    # |1 + x|² = 1 + (2 Re x + |x|²)
+    more = e.of("add", e.of("mul", e.number(2), x[0]), _norm(e, x))
+    return e.of("mul", e.number(0.5), e.of("log1p", more)), e.of("atan2", x[1], e.of("add", e.number(1), x[0]))
+
+
+def _cosh(e: Expressions, x: Complex) -> Complex:
+    return (
+        e.of("mul", e.of("cosh", x[0]), e.of("cos", x[1])),
+        e.of("mul", e.of("sinh", x[0]), e.of("sin", x[1])),
+    )
+
+
+def _sinh(e: Expressions, x: Complex) -> Complex:
+    return (
+        e.of("mul", e.of("sinh", x[0]), e.of("cos", x[1])),
+        e.of("mul", e.of("cosh", x[0]), e.of("sin", x[1])),
+    )
+
+
+def _tanh(e: Expressions, x: Complex) -> Complex:
+    # (t + i (1 - t²) sin y cos y) / (cos² y + t² sin² y) with t = tanh x
+    t, sin, cos = e.of("tanh", x[0]), e.of("sin", x[1]), e.of("cos", x[1])
+    square = e.of("square", t)
+    norm = e.of("add", e.of("square", cos), e.of("mul", square, e.of("square", sin)))
+    imaginary = e.of("mul", e.of("sub", e.number(1), square), e.of("mul", sin, cos))
+    return e.of("div", t, norm), e.of("div", imaginary, norm)
+
+
+def _abs(e: Expressions, x: Complex) -> Complex:
+    return (e.of("sqrt", _norm(e, x)),)
+
+
+def _sum_of(name: str) -> Callable[[Expressions, Complex, Complex], Complex]:
+    return lambda e, a, b: tuple(e.of(name, x, y) for x, y in zip(a, b, strict=True))
+
+
+COMPLEX: dict[str, Callable[..., Complex]] = {
+    "add": _sum_of("add"),
+    "sub": _sum_of("sub"),
+    "neg": lambda e, x: tuple(e.of("neg", part) for part in x),
+    "mul": _times,
+    "div": _over,
+    "square": lambda e, x: _times(e, x, x),
+    "exp": _exp,
+    "log": _log,
+    "log1p": _log1p,
+    "tanh": _tanh,
+    "cosh": _cosh,
+    "sinh": _sinh,
+    "abs": _abs,
+}
+"""What functions of complex numbers make of real and imaginary parts."""
+
+
+def _reduce(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    kind = eqn.primitive.name.removeprefix("reduce_")
+    axes = eqn.params["axes"]
+    parts = []
+    if len(inputs[0].parts) > 1 and kind != "sum":
+        raise UnreadableError(f"the kernels have no '{eqn.primitive.name}' of complex numbers")
+    for places in reader.places(inputs[0]):
+        kept = [axis for axis in range(places.ndim) if axis not in axes]
+        rows = places.transpose(*kept, *axes).reshape(*(places.shape[axis] for axis in kept), -1)
+        if not rows.shape[-1]:
+            raise UnreadableError("it sums up nothing")
+        parts.append(rows if rows.shape[-1] == 1 else reader.reduce(rows, kind)[..., None])
+    return [reader.value([part[..., 0] for part in parts])]
+
+
+def _cumsum(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    axis, is_reverse = eqn.params["axis"], eqn.params["reverse"]
+    size = inputs[0].shape[axis]
+    ones = np.triu(np.ones((size, size))).T if is_reverse else np.triu(np.ones((size, size)))
+    return [_multiplied(reader, inputs[0], axis, ones)]
+
+
+def _multiplied(reader: Reader, value: Value, axis: int, matrix: np.ndarray) -> Value:
+    """A value times a matrix ``(before, after)`` along an axis."""
+    of_parts = [np.moveaxis(places, axis, -1) for places in reader.places(value)]
+    rows = [places.reshape(1, -1, places.shape[-1]) for places in of_parts]
+    weights = Literal(matrix, jax.core.ShapedArray(matrix.shape, matrix.dtype))
+    out = reader.contract(rows, weights, lambda w: jnp.asarray(w)[None], (1, *matrix.shape))
+    shape = (*of_parts[0].shape[:-1], matrix.shape[1])
+    return reader.value([np.moveaxis(places.reshape(shape), -1, axis) for places in out])
+
+
+def _dot_general(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    (left_sum, right_sum), (left_batch, right_batch) = eqn.params["dimension_numbers"]
+    shape = eqn.outvars[0].aval.shape
+    sides = [(inputs[0], left_sum, left_batch), (inputs[1], right_sum, right_batch)]
+    if all(isinstance(v, Value) for v, *_ in sides):
+        left, right = ([_as_rows(places, summed, batch) for places in reader.places(v)] for v, summed, batch in sides)
+        return [reader.value([part.reshape(shape) for part in _pairs(reader, left, right)])]
+    which = 0 if isinstance(inputs[0], Value) else 1
+    value, summed, batch = sides[which]
+    weights, of_weights, batch_of_weights = sides[1 - which]
+    rows = [_as_rows(places, summed, batch) for places in reader.places(value)]
+    dims = weights.aval.shape
+    free = [axis for axis in range(len(dims)) if axis not in (*of_weights, *batch_of_weights)]
+    groups, depth = rows[0].shape[0], rows[0].shape[2]
+    width = math.prod(dims[axis] for axis in free)
+
+    def prepare(w: Any) -> Any:
+        return jnp.asarray(w).transpose(*batch_of_weights, *of_weights, *free).reshape(groups, depth, width)
+
+    out = reader.contract(rows, weights, prepare, (groups, depth, width))
+    own = [axis for axis in range(len(value.shape)) if axis not in (*summed, *batch)]
+    sizes = [value.shape[axis] for axis in batch], [value.shape[axis] for axis in own], [dims[axis] for axis in free]
+    results = []
+    for places in out:
+        full = places.reshape(sum(sizes, []))
+        if which == 1:  # the parameters' axes come first
+            n_batch, n_own = len(batch), len(own)
+            order = [*range(n_batch), *range(n_batch + n_own, full.ndim), *range(n_batch, n_batch + n_own)]
+            full = full.transpose(order)
+        results.append(full.reshape(shape))
+    return [reader.value(results)]
+
+
+def _as_rows(places: Places, summed: Sequence[int], batch: Sequence[int]) -> Places:
+    """Places as ``(batch, others, summed)``."""
+    others = [axis for axis in range(places.ndim) if axis not in (*summed, *batch)]
+    sizes = [math.prod(places.shape[axis] for axis in axes) for axes in (batch, others, summed)]
+    return places.transpose(*batch, *others, *summed).reshape(sizes)
+
+
+def _pairs(reader: Reader, left: list[Places], right: list[Places]) -> list[Places]:
+    """Products of values of one or two parts."""
+    products = [[reader.pair(a, b) for b in right] for a in left]
+    if len(left) == len(right) == 1:
+        return products[0]
+    e, size = reader.expressions, products[0][0].size
+
+    def combined(name: str, a: Places, b: Places) -> Places:
+        (places,) = reader._written([e.of(name, e.elements(a), e.elements(b))], size)
+        return places.reshape(a.shape)
+
+    if len(left) == 1:
+        return products[0]
+    if len(right) == 1:
+        return [products[0][0], products[1][0]]
+    return [combined("sub", products[0][0], products[1][1]), combined("add", products[0][1], products[1][0])]
+
+
+def _convolution(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    value, kernel = inputs
+    numbers, params = eqn.params["dimension_numbers"], eqn.params
+    if not isinstance(value, Value) or isinstance(kernel, Value) or params["batch_group_count"] != 1:
+        raise UnreadableError("it convolves parameters, or values with each other")
+    groups, shape = params["feature_group_count"], eqn.outvars[0].aval.shape
+    n_space = len(params["window_strides"])
+    lhs = [places.transpose(numbers.lhs_spec) for places in reader.places(value)]  # batch, channels, space
+    n_batch, channels = lhs[0].shape[:2]
+    kernel_shape = [kernel.aval.shape[axis] for axis in numbers.rhs_spec]  # features, channels of a group, space
+    features, of_group, window = kernel_shape[0], kernel_shape[1], kernel_shape[2:]
+    out_space = [shape[axis] for axis in numbers.out_spec[2:]]
+    # Where each tap of each position is, along each axis of space: -1 in the padding.
+    where = []
+    for axis in range(n_space):
+        at = np.arange(out_space[axis])[:, None] * params["window_strides"][axis] - params["padding"][axis][0]
+        at = at + np.arange(window[axis]) * params["rhs_dilation"][axis]
+        dilation = params["lhs_dilation"][axis]
+        size = lhs[0].shape[2 + axis]
+        is_inside = (at >= 0) & (at % dilation == 0) & (at // dilation < size)
+        where.append(np.where(is_inside, at // dilation, -1))
+    # By position and tap: positions first, then taps, for each axis of space.
+    grids = []
+    for axis, places in enumerate(where):
+        own = [1] * (2 * n_space)
+        own[axis], own[n_space + axis] = places.shape
+        grids.append(places.reshape(own))
+    grids = np.broadcast_arrays(*grids) if grids else [np.zeros((), int)]
+    is_outside = np.any([grid < 0 for grid in grids], axis=0) if n_space else np.zeros((), bool)
+    n_positions, n_taps = math.prod(out_space), math.prod(window)
+    zeros = reader.zero(of_group) if is_outside.any() else None
+    rows = []
+    for part in lhs:
+        taken = part[(slice(None), slice(None), *(np.maximum(grid, 0) for grid in grids))] if n_space else part
+        taken = taken.reshape(n_batch, groups, of_group, n_positions, n_taps)
+        if zeros is not None:
+            outside = is_outside.reshape(n_positions, n_taps)
+            taken = np.where(outside, zeros[:, None, None], taken)
+        rows.append(taken.transpose(1, 0, 3, 4, 2).reshape(groups, n_batch * n_positions, n_taps * of_group))
+    width = features // groups
+
+    def prepare(w: Any) -> Any:
+        w = jnp.asarray(w).transpose(*numbers.rhs_spec).reshape(groups, width, of_group, n_taps)
+        return w.transpose(0, 3, 2, 1).reshape(groups, n_taps * of_group, width)
+
+    out = reader.contract(rows, kernel, prepare, (groups, n_taps * of_group, width))
+    results = []
+    for places in out:
+        full = places.reshape(groups, n_batch, n_positions, width).transpose(1, 0, 3, 2)
+        full = full.reshape(n_batch, features, *out_space)
+        results.append(full.transpose(np.argsort(numbers.out_spec)))
+    return [reader.value(results)]
+
+
+def _fft(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    """Fourier transforms, axis by axis, as products with the matrix of the transform."""
+    kind, lengths = eqn.params["fft_type"], eqn.params["fft_lengths"]
+    kind = getattr(kind, "name", str(kind))
+    value = inputs[0]
+    axes = list(range(len(value.shape) - len(lengths), len(value.shape)))
+    # Of real numbers the last axis comes first, and back at last.
+    order = zip(axes, lengths, strict=True) if kind == "IRFFT" else reversed(list(zip(axes, lengths, strict=True)))
+    for axis, length in order:
+        phases = np.outer(np.arange(length), np.arange(length)) % length
+        matrix = np.exp((-2j if kind in ("FFT", "RFFT") else 2j) * np.pi * phases / length)
+        matrix = matrix if kind in ("FFT", "RFFT") else matrix / length
+        if kind == "RFFT" and axis == axes[-1]:
+            matrix = matrix[:, : length // 2 + 1]
+        if kind == "IRFFT" and axis == axes[-1]:
+            twice = np.where((2 * np.arange(length) % length == 0), 1, 2)[: length // 2 + 1, None]
+            value = _real_of_product(reader, value, axis, (twice * matrix[: length // 2 + 1]))
+        else:
+            value = _multiplied(reader, value, axis, matrix)
+    return [value]
+
+
+def _real_of_product(reader: Reader, value: Value, axis: int, matrix: np.ndarray) -> Value:
+    """The real part of a complex value times a matrix along an axis."""
+    both = np.concatenate([np.moveaxis(places, axis, -1) for places in reader.places(value)], axis=-1)
+    stacked = Value(both.shape, (reader.expressions.elements(both),))
+    made = _multiplied(reader, stacked, both.ndim - 1, np.concatenate([matrix.real, -matrix.imag]))
+    return reader.value([np.moveaxis(reader.places(made)[0], -1, axis)])
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(_SAME, _same),
+    **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _reshape),
+    **dict.fromkeys(_MOVING, _move),
+    **dict.fromkeys((*_OF_REALS, *_BOTH, "real", "imag", "conj", "complex", "select_n", "clamp"), _elementwise),
+    "convert_element_type": _convert,
+    "bitcast_convert_type": _bits,
+    "shift_right_arithmetic": _shift,
+    "gather": _gather,
+    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_prod"), _reduce),
+    "cumsum": _cumsum,
+    "dot_general": _dot_general,
+    "conv_general_dilated": _convolution,
+    "fft": _fft,
+}
+"""What each primitive makes of values that depend on the configuration."""
+
+_FOLDED = 1 << 16
+"""Constants of no more elements are computed while the network is read."""
+
+
+def read(function: Callable[..., jax.Array], variables: Any, numbers: Any, *others: Any) -> Program:
+    """The program that computes ``function(variables, *others, numbers)`` from numbers of one configuration.
+
+    Args:
+        function: ln ψ from numbers ``(H,)``.
+        variables: its variables, or their shapes.
+        numbers: the numbers, or their shape: float32 or float64.
+        others: what the function doesn't need, or their shapes.
+
+    Raises:
+        UnreadableError: the kernels can't evaluate it.
+    """
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), (variables, *others, numbers))
+    jaxpr = inlined(jax.make_jaxpr(function)(*shapes))
+    if numbers.dtype not in (jnp.float32, jnp.float64):
+        raise UnreadableError(f"its numbers are {numbers.dtype}, not float32 or float64")
+    reader = Reader(numbers.dtype)
+    inputs = reader.memory.new(*numbers.shape)
+    result = _follow(reader, jaxpr, reader.value([inputs]), len(jax.tree.leaves(others)))
+    if _real_dtype(jaxpr.out_avals[0].dtype) != reader.dtype:
+        raise UnreadableError(f"ln ψ is {jaxpr.out_avals[0].dtype} of numbers of {reader.dtype}")
+    results = np.array([places.item() for places in reader.places(result)])
+    words, tables = assemble(reader.memory, inputs, results, reader.operations)
+    wanted = [table.value for table in tables if not isinstance(table.value, np.ndarray)]
+
+    def numbers_of(variables: Any) -> jax.Array:
+        args = [*jax.tree.leaves(variables), *(jnp.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(others))]
+        args.append(jnp.zeros(numbers.shape, numbers.dtype))
+        found = iter(evaluate(jaxpr, args, wanted))
+        values = [table.value if isinstance(table.value, np.ndarray) else next(found) for table in tables]
+        return concatenated(tables, values, numbers.dtype)
+
+    return Program(words, numbers_of, inputs.size, len(results) > 1, reader.operations)
+
+
+def _follow(reader: Reader, jaxpr: ClosedJaxpr, numbers: Value, n_others: int) -> Value:
+    """Follows values through a program whose last argument are the numbers."""
+    program = jaxpr.jaxpr
+    values: dict[Any, Any] = {program.invars[-1]: numbers}
+    unusable = set(program.invars[len(program.invars) - 1 - n_others : -1])
+    reader.constants.update({v: np.asarray(value) for v, value in zip(program.constvars, jaxpr.consts, strict=True)})
+    for eqn in needed(program, program.outvars):
+        inputs = [v if isinstance(v, Literal) else values.get(v, v) for v in eqn.invars]
+        if any(v in unusable for v in eqn.invars if not isinstance(v, Literal)):
+            raise UnreadableError("what comes behind the first layer takes the configuration as well")
+        if not any(isinstance(value, Value) for value in inputs):
+            _fold(reader, eqn, inputs)
+            continue
+        rule = RULES.get(eqn.primitive.name)
+        if rule is None:
+            raise UnreadableError(f"the kernels have no '{eqn.primitive.name}'")
+        results = rule(reader, eqn, inputs)
+        for v, value in zip(eqn.outvars, results, strict=True):
+            assert value.shape == v.aval.shape, (eqn.primitive.name, value.shape, v.aval.shape)
+            values[v] = value
+    result = program.outvars[0]
+    found = None if isinstance(result, Literal) else values.get(result)
+    if found is None:
+        raise UnreadableError("its value doesn't depend on the configuration")
+    return found
+
+
+def _fold(reader: Reader, eqn: Any, inputs: Sequence[Any]) -> None:
+    """Computes what depends on nothing."""
+    known = [reader.constant(v) for v in inputs]
+    if any(value is None for value in known) or sum(v.aval.size for v in eqn.outvars) > _FOLDED:
+        return
+    if eqn.primitive.name.startswith("random") or eqn.effects:
+        return
+    with jax.ensure_compile_time_eval():
+        results = bind(eqn, [jnp.asarray(value, v.aval.dtype) for value, v in zip(known, eqn.invars, strict=True)])
+    reader.constants.update({v: np.asarray(value) for v, value in zip(eqn.outvars, results, strict=True)})
+
+
+@lru_cache
+def expression_of() -> dict[str, Any]:
+    """What the functions that the kernels compute at once make of x, as JAX and NetKet write them."""
+    functions = {
+        "gelu": jax.nn.gelu,
+        "silu": jax.nn.silu,
+        "softplus": jax.nn.softplus,
+        "log_cosh": nk.nn.activation.log_cosh,
+        "relu": jax.nn.relu,
+    }
+    found = {}
+    for name, function in functions.items():
+        reader = Reader(np.dtype(np.float64))
+        jaxpr = inlined(jax.make_jaxpr(function)(jax.ShapeDtypeStruct((2,), jnp.result_type(float))))
+        x = reader.value([reader.memory.new(2)])
+        result = _follow(reader, jaxpr, x, 0)
+        found[name] = shape_of(result.parts[0], x.parts[0])
+    return found

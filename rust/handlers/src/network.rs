@@ -1,0 +1,58 @@
+//! Networks as programs of operations.
+
+use crate::errors::invalid;
+use ferroket_kernels::network::{Lanes, Program};
+use ferroket_kernels::numbers::Real;
+use ferroket_xla_ffi::{AnyBuffer, Arguments, Buffer, BufferMut, DataType, Element, Error, Frame, Rows, handler};
+
+/// So many products of two numbers are worth a thread's while.
+const MIN_WORK: usize = 1 << 16;
+
+/// A part of so many configurations fills the lanes of the longest vectors, twice.
+const LANES: usize = 32;
+
+handler! {
+    /// Arguments `inputs (C, H)`, float32 or float64, and those of [`read_program`]; result `values (C, R)`, what the program
+    /// makes of each row.
+    pub(crate) fn values = call
+}
+
+fn call(frame: &Frame) -> Result<(), Error> {
+    let mut args = frame.arguments();
+    let inputs = args.any("inputs")?;
+    if inputs.dtype() == DataType::F32 { run::<f32>(frame, args, inputs) } else { run::<f64>(frame, args, inputs) }
+}
+
+fn run<'a, T: Real + Element>(
+    frame: &Frame<'a>,
+    mut args: Arguments<'_, 'a>,
+    inputs: AnyBuffer<'a>,
+) -> Result<(), Error> {
+    let inputs: Buffer<T> = inputs.typed()?;
+    inputs.expect_rank(2)?;
+    let &[rows, width] = inputs.dims() else { unreachable!("there are two dimensions") };
+    let program = read_program::<T>(&mut args, width)?;
+    args.finish()?;
+    let mut results = frame.results();
+    let values: BufferMut<T> = results.typed("values")?;
+    values.expect_dims(&[rows, program.results()])?;
+    results.finish()?;
+    let inputs = inputs.as_slice();
+    let share = rows.div_ceil(frame.pool().threads()).next_multiple_of(LANES);
+    let min = (MIN_WORK / program.work().max(1)).max(share.min(LANES));
+    frame.pool().for_each_part(rows, min, Rows::new(values.into_mut_slice(), program.results()), |range, values| {
+        let inputs = &inputs[range.start * width..range.end * width];
+        Lanes::default().evaluate(&program, inputs, values.into_slice());
+    })
+}
+
+/// Reads a [`Program`] of `width` inputs: arguments `words`, int32, and `tables`.
+pub(crate) fn read_program<T: Real + Element>(args: &mut Arguments, width: usize) -> Result<Program<T>, Error> {
+    let words = args.vector::<i32>("words")?;
+    let tables = args.vector::<T>("tables")?;
+    let program = Program::new(words, tables).map_err(|error| invalid(&error))?;
+    if program.inputs() != width {
+        return Err(Error::invalid(format!("the program takes {} numbers, not {width}", program.inputs())));
+    }
+    Ok(program)
+}

@@ -1,0 +1,138 @@
+//! Programs, and how they are evaluated.
+
+use super::operations::{Map, Operation};
+use super::words::{Words, wrong};
+use crate::Error;
+use crate::error::check;
+use crate::numbers::{CACHE_LINE, Real, dispatch};
+use aligned_vec::AVec;
+use pulp::{Simd, WithSimd};
+
+/// What a network makes of some numbers of a configuration.
+#[derive(Debug)]
+pub struct Program<T> {
+    inputs: usize,
+    /// The first place of the inputs, which are one behind the other.
+    first: usize,
+    results: Vec<usize>,
+    places: usize,
+    operations: Vec<Operation<T>>,
+}
+
+impl<T: Real> Program<T> {
+    /// Reads a program as `python/ferroket/network/program.py` writes it: the number of inputs and the first place of these;
+    /// the places of the results, after their number; how many places there are, how many numbers the tables have and how many
+    /// operations there are; and these.
+    pub fn new(words: &[i32], tables: &[T]) -> Result<Self, Error> {
+        let mut words = Words::new(words);
+        let (inputs, first, count) = (words.number()?, words.number()?, words.number()?);
+        let results = (0..count).map(|_| words.number()).collect::<Result<Vec<_>, _>>()?;
+        (words.places, words.numbers) = (words.number()?, words.number()?);
+        let places = words.places;
+        check(words.numbers == tables.len(), || {
+            format!("the program of a network takes {} numbers, but its tables have {}", words.numbers, tables.len())
+        })?;
+        if first.saturating_add(inputs) > places || results.iter().any(|&place| place >= places) {
+            return Err(wrong(format!("it has {places} places, but names others")));
+        }
+        let count = words.number()?;
+        let operations = (0..count).map(|_| Operation::read(&mut words, tables)).collect::<Result<_, _>>()?;
+        if !words.is_empty() {
+            return Err(wrong("it goes on behind its end".into()));
+        }
+        Ok(Self { inputs, first, results, places, operations })
+    }
+
+    /// How many numbers of a configuration it takes.
+    #[must_use]
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// How many numbers it gives for each.
+    #[must_use]
+    pub fn results(&self) -> usize {
+        self.results.len()
+    }
+
+    /// How many products of two numbers a configuration takes, where a function counts as some of them.
+    #[must_use]
+    pub fn work(&self) -> usize {
+        self.operations.iter().map(Operation::work).sum()
+    }
+}
+
+/// Memory to evaluate programs.
+#[derive(Debug)]
+pub struct Lanes<T> {
+    places: AVec<T>,
+    registers: AVec<T>,
+}
+
+impl<T: Real> Default for Lanes<T> {
+    fn default() -> Self {
+        Self { places: AVec::new(CACHE_LINE), registers: AVec::new(CACHE_LINE) }
+    }
+}
+
+impl<T: Real> Lanes<T> {
+    /// What a program makes of inputs `(n, inputs)`: results `(n, results)`. Those of a configuration are the same to the bit
+    /// beside whichever others it is.
+    ///
+    /// # Panics
+    ///
+    /// If these aren't as many rows.
+    pub fn evaluate(&mut self, program: &Program<T>, inputs: &[T], results: &mut [T]) {
+        assert_eq!(inputs.len() * program.results(), results.len() * program.inputs);
+        dispatch(Evaluate { program, lanes: self, inputs, results });
+    }
+}
+
+/// What [`Lanes::evaluate`] does.
+struct Evaluate<'r, T> {
+    program: &'r Program<T>,
+    lanes: &'r mut Lanes<T>,
+    inputs: &'r [T],
+    results: &'r mut [T],
+}
+
+/// The most vectors of configurations side by side.
+const VECTORS: usize = 2;
+
+impl<T: Real> WithSimd for Evaluate<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { program, lanes, inputs, results } = self;
+        let of_vector = size_of::<T::Vector<S>>() / size_of::<T>();
+        let (n_inputs, n_results) = (program.inputs, program.results.len());
+        let registers = program.operations.iter().map(Operation::registers).max().unwrap_or(0);
+        lanes.places.resize(program.places * VECTORS * of_vector, T::default());
+        lanes.registers.resize(registers * Map::<T>::BLOCK, T::default());
+        let rows = results.len() / n_results.max(1);
+        let mut done = 0;
+        while done < rows {
+            let vectors = if rows - done > of_vector { VECTORS } else { 1 };
+            let width = vectors * of_vector;
+            let count = width.min(rows - done);
+            let places = &mut lanes.places[..program.places * width];
+            let tile = &inputs[done * n_inputs..][..count * n_inputs];
+            for (place, numbers) in places.chunks_exact_mut(width).skip(program.first).take(n_inputs).enumerate() {
+                for (lane, number) in numbers.iter_mut().enumerate() {
+                    // Lanes that nobody asks for are those of the last row.
+                    *number = tile[lane.min(count - 1) * n_inputs + place];
+                }
+            }
+            for operation in &program.operations {
+                operation.run(simd, vectors, places, &mut lanes.registers);
+            }
+            for (lane, results) in results[done * n_results..].chunks_exact_mut(n_results).take(count).enumerate() {
+                for (result, &place) in results.iter_mut().zip(&program.results) {
+                    *result = places[place * width + lane];
+                }
+            }
+            done += count;
+        }
+    }
+}
