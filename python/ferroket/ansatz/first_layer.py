@@ -59,6 +59,8 @@ class FirstLayer:
     """``sums(variables, x)`` gives them, ``(width,)``."""
     rest: Callable[[Any, jax.Array, jax.Array], jax.Array]
     """``rest(variables, x, sums)`` gives ln ψ. Where x isn't needed XLA leaves out what is made of it."""
+    is_configuration: bool = False
+    """Whether the sums are the configuration itself: see :func:`of_configuration`."""
 
     def tables(self, variables: Any, sites: "LocalStates", of_x: Any, dtype: Any) -> Layer:
         """What the kernels take: the sums where all sites have their first local state, and what each other one adds.
@@ -80,6 +82,18 @@ class FirstLayer:
         sums = jax.lax.map(partial(self.sums, variables), x, batch_size=at_once)
         constant, table = sums[0], sums[1:] - sums[0]
         return Layer(constant.astype(dtype), table.reshape(n_sites, n_more, self.width).astype(dtype))
+
+
+def of_configuration(log_psi: Callable[[Any, jax.Array], jax.Array], dtype: Any, x: Any) -> FirstLayer:
+    """The configuration itself as the sums, of numbers of a dtype, for networks without a first layer."""
+
+    def sums(_: Any, x: jax.Array) -> jax.Array:
+        return x.astype(dtype)
+
+    def rest(variables: Any, _: jax.Array, sums: jax.Array) -> jax.Array:
+        return log_psi(variables, sums[None]).reshape(())
+
+    return FirstLayer(x.shape[0], sums, rest, is_configuration=True)
 
 
 def are_moderate(tables: Layer) -> jax.Array:

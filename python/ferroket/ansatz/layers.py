@@ -21,6 +21,7 @@ from jax.extend.core import Jaxpr, Literal
 
 from ferroket.ansatz.equations import CALLS, CUSTOM_CALLS, bind, called
 from ferroket.ansatz.first_layer import FirstLayer
+from ferroket.ffi import dense_layers
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "gelu": jax.nn.gelu,
@@ -74,8 +75,22 @@ class Layers:
     """The functions before each of them, of :data:`ACTIVATIONS`."""
     dtype: Any
     """That of all numbers, float32 or float64."""
-    tables: Callable[[Any], list[jax.Array]]
-    """``tables(variables)`` gives the matrix ``(inputs, outputs)`` and the bias ``(outputs,)`` of each layer."""
+    operands: Callable[[Any], list[jax.Array]]
+    """``operands(variables)`` gives the matrix ``(inputs, outputs)`` and the bias ``(outputs,)`` of each layer."""
+
+    def evaluate(self, sums: jax.Array, operands: Sequence[jax.Array]) -> jax.Array:
+        """ln ψ ``(n,)`` from sums ``(n, H)``."""
+        return dense_layers(sums, operands, self.activations)
+
+    @property
+    def static(self) -> dict[str, Any]:
+        """What tells the kernels of chains which functions they have."""
+        return {"activations": self.activations}
+
+    def __str__(self) -> str:
+        count = len(self.activations)
+        layers = "layer behind it is" if count == 1 else f"{count} layers behind it are"
+        return f"the {layers} evaluated in Rust"
 
 
 @dataclass(eq=False)
@@ -201,12 +216,6 @@ def read(first: FirstLayer, variables: Any, x: Any) -> Layers | None:
         return made.tables
 
     return Layers(tuple(found.activations), sums.dtype, tables)
-
-
-def evaluated_in_rust(count: int) -> str:
-    """Says that so many layers are, in words."""
-    layers = "layer behind it is" if count == 1 else f"{count} layers behind it are"
-    return f"the {layers} evaluated in Rust"
 
 
 def _n_operations(jaxpr: Jaxpr) -> int:

@@ -15,6 +15,7 @@ from ferroket.ffi.family import Attribute, Family
 from ferroket.ffi.first_layer import Layer, connected_sums
 from ferroket.ffi.layers import dense_layers
 from ferroket.ffi.local_values import known_local_values
+from ferroket.ffi.network import network
 from ferroket.ffi.proposals import Chains, chain_proposals
 
 __all__ = [
@@ -38,4 +39,5 @@ __all__ = [
     "log_determinants",
     "log_determinants_p",
     "metropolis_chains",
+    "network",
 ]

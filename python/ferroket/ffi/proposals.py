@@ -97,6 +97,7 @@ def chain_proposals(
     of_rule: Sequence[jax.Array],
     layers: Sequence[jax.Array] = (),
     activations: Sequence[str] = (),
+    program: bool = False,
     **attributes: Attribute,
 ) -> tuple[Chains, jax.Array, jax.Array, jax.Array]:
     """Has chains go on, by the rule of Metropolis and Hastings, until they need |ψ|^p where they don't know it.
@@ -112,8 +113,10 @@ def chain_proposals(
         sizes: How many local states each site has, uint16 ``(N,)``.
         layer: The first layer of the network, of the dtype of the logarithms; with H = 0 where there is none.
         of_rule: The numbers of the rule that proposes moves.
-        layers: The matrix and the bias of each layer behind the first one, and the power p, of the same dtype.
-        activations: Their functions, as :func:`~ferroket.ffi.dense_layers` has them.
+        layers: The matrix and the bias of each layer behind the first one, or the words and the tables of a program; and
+            the power p, of the same dtype.
+        activations: The functions of layers, as :func:`~ferroket.ffi.dense_layers` has them.
+        program: Whether it is a program, as :func:`~ferroket.ffi.network` has it.
         attributes: ``rule``, its name; ``sweep``, how many moves are proposed between samples; the rule's own.
 
     Returns:
@@ -125,7 +128,7 @@ def chain_proposals(
     before = (answers, numbers.astype(np.uint32), key_words(key), sizes.astype(np.uint16))
     updated = [getattr(chains, field.name) for field in fields(Chains)]
     args = align([*before, *updated, *layer, *layers, *of_rule])
-    attributes["activations"] = names_of(activations)
+    attributes |= {"activations": names_of(activations), "program": program}
     results = chain_proposals_p.bind(*args, attributes=static(attributes))
     return Chains(*results[:_N_UPDATED]), *results[_N_UPDATED:]
 

@@ -15,14 +15,14 @@ import netket.jax as nkjax
 import numpy as np
 
 from ferroket._compat.sharding import is_out_of_reach, on_each_device
-from ferroket.ansatz import determinants, first_layer, layers
+from ferroket.ansatz import determinants
 from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.first_layer import IMMODERATE, FirstLayer, are_moderate
-from ferroket.ansatz.layers import Layers
 from ferroket.ansatz.verification import TRACED, Subject, are_traced, cached_answer, mismatch_reason, shapes_of
-from ferroket.ffi import Layer, connected_sums, dense_layers, distinct_rows
+from ferroket.ffi import Layer, connected_sums, distinct_rows
 from ferroket.ffi.varying import align
 from ferroket.local_energy.chunks import chunk_size_of
+from ferroket.network import Structure, structure
 from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.compiled import Form, LocalStates
 
@@ -184,8 +184,8 @@ def _network(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array) -> 
     """The network as local energies ask about it: what can be updated is, where that pays."""
     beside = determinants_of(logpsi, variables, form, samples)
     if beside is None:
-        return _with_first_layer(with_primitives(logpsi), variables, form, samples)
-    rest = _with_first_layer(beside.rest, variables, form, samples)
+        return _with_first_layer(with_primitives(logpsi), variables, form, samples, logpsi)
+    rest = _with_first_layer(beside.rest, variables, form, samples, (logpsi, "beside determinants"))
 
     def updated(x: jax.Array, sample: jax.Array) -> jax.Array:
         of_samples = beside.log_of_determinants(variables, samples)
@@ -200,25 +200,25 @@ def _whole(logpsi: LogPsi, variables: Any) -> Network:
     return lambda x, _: logpsi(variables, x)
 
 
-def _with_first_layer(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array) -> Network:
-    """A network whose first layer is updated where that pays, and dense layers behind it are evaluated in Rust."""
+def _with_first_layer(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array, key: Any) -> Network:
+    """A network whose first layer is updated where that pays, and of which Rust evaluates the rest where it can."""
 
     def whole(x: jax.Array, _: jax.Array) -> jax.Array:
         return logpsi(variables, x)
 
-    layer = _first_layer_of(logpsi, variables, form, samples)
+    found = _structure_of(logpsi, variables, form, samples, key)
+    layer, behind = found.first_layer, found.rest
     if layer is None:
         return whole
     sites, kind = form.sites, jnp.asarray(form.sites.kind)
     tables = _tables(layer, variables, sites, samples)
-    others = layers.read(layer, variables, _like_one(samples))
-    matrices = None if others is None else others.tables(variables)
+    operands = None if behind is None else behind.operands(variables)
 
     def updated(x: jax.Array, sample: jax.Array) -> jax.Array:
         states = {"starts": sites.starts, "steps": sites.steps, "sizes": sites.sizes}
         sums = connected_sums(x, samples, sample, kind, tables, **states)
-        if others is not None and matrices is not None:
-            return dense_layers(sums, matrices, others.activations)
+        if behind is not None and operands is not None:
+            return behind.evaluate(sums, operands)
         return jax.vmap(layer.rest, (None, 0, 0))(variables, x, sums)
 
     return _on_cpu(updated, whole)
@@ -244,10 +244,8 @@ class Factors:
     """What of a network is updated for the configurations that an operator connects."""
 
     beside: determinants.Beside | None = None
-    first_layer: FirstLayer | None = None
+    structure: Structure = Structure()
     """That of what isn't a determinant."""
-    layers: Layers | None = None
-    """The layers behind it, which Rust evaluates."""
 
 
 def factors_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> Factors:
@@ -262,9 +260,10 @@ def factors_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> Fact
         samples: Samples ``(Ns, N)``, or their shape.
     """
     beside = determinants_of(logpsi, variables, form, samples)
-    rest = with_primitives(logpsi) if beside is None else beside.rest
-    layer = _first_layer_of(rest, variables, form, samples)
-    return Factors(beside, layer, None if layer is None else layers.read(layer, variables, _like_one(samples)))
+    if beside is None:
+        return Factors(None, _structure_of(with_primitives(logpsi), variables, form, samples, logpsi))
+    key = logpsi, "beside determinants"
+    return Factors(beside, _structure_of(beside.rest, variables, form, samples, key))
 
 
 def update_unsupported_reason(logpsi: LogPsi, variables: Any, operator: Accelerated, dtype: Any) -> str | None:
@@ -289,7 +288,7 @@ def update_unsupported_reason(logpsi: LogPsi, variables: Any, operator: Accelera
 
     def answer() -> tuple[Factors, str | None] | str:
         found = factors_of(logpsi, shapes_of(variables), form, subject.like_some())
-        if found == Factors():
+        if found.beside is None and found.structure.first_layer is None:
             return found, None
 
         def as_found(variables: Any, x: jax.Array) -> jax.Array:
@@ -307,7 +306,7 @@ def update_unsupported_reason(logpsi: LogPsi, variables: Any, operator: Accelera
     if answered is TRACED:
         return TRACED
     found, reason = answered
-    if reason is not None or found.first_layer is None:
+    if reason is not None or found.structure.first_layer is None:
         return reason
     if are_traced(variables):
         return TRACED
@@ -316,8 +315,8 @@ def update_unsupported_reason(logpsi: LogPsi, variables: Any, operator: Accelera
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
 def _is_moderate(found: Factors, variables: Any, sites: LocalStates, x: jax.ShapeDtypeStruct) -> jax.Array:
-    assert found.first_layer is not None
-    return are_moderate(_tables(found.first_layer, variables, sites, x))
+    assert found.structure.first_layer is not None
+    return are_moderate(_tables(found.structure.first_layer, variables, sites, x))
 
 
 def determinants_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> determinants.Beside | None:
@@ -327,10 +326,10 @@ def determinants_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) ->
     return determinants.beside(logpsi, variables, _like_one(samples))
 
 
-def _first_layer_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> FirstLayer | None:
+def _structure_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any, key: Any) -> Structure:
     if is_out_of_reach() or form.max_conn_size < _MANY:
-        return None
-    return first_layer.read(logpsi, variables, _like_one(samples))
+        return Structure()
+    return structure(logpsi, variables, _like_one(samples), key=key)
 
 
 def _like_one(samples: Any) -> jax.ShapeDtypeStruct:

@@ -9,7 +9,7 @@ from netket.vqs import MCMixedState, MCState
 
 from ferroket._compat.netket import log_psi_of
 from ferroket._deprecation import renamed_attribute
-from ferroket.ansatz.layers import evaluated_in_rust
+from ferroket.ansatz.layers import Layers
 from ferroket.local_energy import known_model, patching
 from ferroket.local_energy.any_network import Factors, factors_of, update_unsupported_reason
 from ferroket.local_energy.chunks import chunk_size_of
@@ -36,6 +36,8 @@ class Explanation:
     it has none, or where it is computed."""
     layers: int = 0
     """How many dense layers behind the first one are evaluated in Rust."""
+    rest: str = ""
+    """What Rust evaluates behind the first layer, in words; empty where XLA does."""
     determinants: int = 0
     """How many determinants the network is a product with, whose ratios are known."""
 
@@ -47,8 +49,8 @@ class Explanation:
             lines.append(f"configurations at once: {self.chunk_size}")
         if self.first_layer is not None:
             lines.append(f"its first layer, {self.first_layer} sums over the sites, is updated and not computed")
-        if self.layers:
-            lines.append(evaluated_in_rust(self.layers))
+        if self.rest:
+            lines.append(self.rest)
         if self.determinants:
             times = "a determinant, whose ratios" if self.determinants == 1 else "determinants, whose ratios"
             lines.append(f"it is something times {times} come from Rust")
@@ -83,11 +85,15 @@ def explain(vstate: Any, operator: Any) -> Explanation:
         words = "the network on the connected configurations whose matrix elements aren't zero, in chunks"
         why_not = update_unsupported_reason(*network, operator, vstate.sampler.dtype) if platform == "cpu" else None
         found = Factors() if platform != "cpu" or why_not else factors_of(*network, operator._form, x)
-        width = None if found.first_layer is None else found.first_layer.width
+        layer, rest = found.structure.first_layer, found.structure.rest
+        width = None if layer is None or not found.structure.is_updated else layer.width
         count = 0 if found.beside is None else found.beside.count
-        n_layers = 0 if found.layers is None else len(found.layers.activations)
+        n_layers = len(rest.activations) if isinstance(rest, Layers) else 0
         reasons += [f"nothing of the network is updated: {why_not}"] if why_not else []
-        return Explanation("any network", None, words, reasons, chunk_size, width, n_layers, count)
+        reason = found.structure.reason
+        reasons += [f"XLA evaluates the network: {reason}"] if reason else []
+        in_rust = "" if rest is None else str(rest)
+        return Explanation("any network", None, words, reasons, chunk_size, width, n_layers, in_rust, count)
     assert ansatz is not None
     words = f"amplitude ratios of {ansatz.name} in Rust; no connected configurations"
     return Explanation("known ratios", ansatz.name, words)

@@ -1,6 +1,7 @@
 """Networks, read once: what the kernels evaluate, configuration by configuration, side by side."""
 
 from ferroket.network.program import Program
+from ferroket.network.structure import Structure, structure
 from ferroket.network.trace import UnreadableError, read
 
-__all__ = ["Program", "UnreadableError", "read"]
+__all__ = ["Program", "Structure", "UnreadableError", "read", "structure"]

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ferroket.ffi import network
 from ferroket.network.numbers import INSTRUCTIONS, Expression
 
 Places = np.ndarray
@@ -176,6 +177,24 @@ class Program:
     inputs: int
     is_complex: bool
     operations: Sequence[Operation]
+
+    def operands(self, variables: Any) -> list[Any]:
+        """What the kernels take beside the numbers of configurations."""
+        return [self.words, self.tables(variables)]
+
+    def evaluate(self, numbers: jax.Array, operands: Sequence[Any]) -> jax.Array:
+        """ln ψ ``(n,)`` from numbers ``(n, H)``."""
+        values = network(numbers, *operands, 1 + self.is_complex)
+        return jax.lax.complex(values[:, 0], values[:, 1]) if self.is_complex else values[:, 0]
+
+    @property
+    def static(self) -> dict[str, Any]:
+        """What tells the kernels of chains that it is a program."""
+        return {"program": True}
+
+    def __str__(self) -> str:
+        products = sum(isinstance(one, Contract | Pair) for one in self.operations)
+        return f"the rest is evaluated in Rust: {len(self.operations)} operations, {products} of them products"
 
 
 def assemble(

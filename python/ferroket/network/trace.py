@@ -748,7 +748,8 @@ def _follow(reader: Reader, jaxpr: ClosedJaxpr, numbers: Value, n_others: int) -
     program = jaxpr.jaxpr
     values: dict[Any, Any] = {program.invars[-1]: numbers}
     unusable = set(program.invars[len(program.invars) - 1 - n_others : -1])
-    reader.constants.update({v: np.asarray(value) for v, value in zip(program.constvars, jaxpr.consts, strict=True)})
+    constants = zip(program.constvars, jaxpr.consts, strict=True)
+    reader.constants.update({v: np.asarray(value) for v, value in constants if not isinstance(value, jax.core.Tracer)})
     for eqn in needed(program, program.outvars):
         inputs = [v if isinstance(v, Literal) else values.get(v, v) for v in eqn.invars]
         if any(v in unusable for v in eqn.invars if not isinstance(v, Literal)):

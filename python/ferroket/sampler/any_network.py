@@ -17,13 +17,12 @@ import netket.jax as nkjax
 import numpy as np
 
 from ferroket._compat.sharding import is_out_of_reach, on_each_device
-from ferroket.ansatz import first_layer, layers
 from ferroket.ansatz.amplitudes import first_and_step
 from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.first_layer import IMMODERATE, FirstLayer, are_moderate
-from ferroket.ansatz.layers import Layers
 from ferroket.ansatz.verification import TRACED, Subject, are_traced, cached_answer, mismatch_reason, shapes_of
-from ferroket.ffi import Chains, Layer, chain_proposals, dense_layers
+from ferroket.ffi import Chains, Layer, chain_proposals
+from ferroket.network import Structure, structure
 from ferroket.operator import compiled
 from ferroket.operator.algebra.sectors import own_constraints
 from ferroket.operator.compiled import Constraints, LocalStates, allowed
@@ -69,7 +68,7 @@ def samples(
     sites = compiled.local_states(sampler.hilbert)
     first, step = (values.astype(state.σ.dtype) for values in first_and_step(sites, float))
     constraints = own_constraints(sampler.hilbert)
-    network = _Network(with_primitives(machine.apply), sampler.chunk_size, constraints, updates)
+    network = _Network(machine.apply, sampler.chunk_size, constraints, updates)
     counts = {"length": length, "n_log_probs": n_log_probs, "kept": rule.kept, "together": together}
     attributes = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
     run = functools.partial(_run, network, sites=sites, **counts, **attributes)
@@ -89,18 +88,6 @@ def samples(
     return result
 
 
-@dataclass(frozen=True)
-class Structure:
-    """What of a network is evaluated in another way than by the network itself."""
-
-    first_layer: FirstLayer | None = None
-    """Its first layer, which is updated along chains."""
-    layers: Layers | None = None
-    """The layers behind it, which Rust evaluates."""
-    reasons: tuple[str, ...] = ()
-    """Why there is no first layer, where the program has one, as ends of sentences."""
-
-
 def structure_of(sampler: Any, machine: Any, parameters: Any) -> Structure:
     """What of a model is evaluated in another way along the chains of a sampler.
 
@@ -116,13 +103,13 @@ def structure_of(sampler: Any, machine: Any, parameters: Any) -> Structure:
         reason = mismatch_reason(_as_found(found, subject), machine.apply, parameters, subject.configurations())
         if reason is TRACED:
             return TRACED
-        return found if reason is None else Structure(reasons=(reason,))
+        return found if reason is None else Structure(reason=reason)
 
     found = cached_answer("structure along chains", subject, parameters, answer)
     if found is TRACED or (found.first_layer is not None and are_traced(parameters)):
-        return Structure(reasons=(TRACED,))
+        return Structure(reason=TRACED)
     if found.first_layer is not None and not bool(_is_moderate(found.first_layer, subject, parameters)):
-        return Structure(reasons=(IMMODERATE,))
+        return Structure(reason=IMMODERATE)
     return found
 
 
@@ -133,15 +120,14 @@ def subject_of(sampler: Any, machine: Any) -> Subject:
 
 def _found_in(subject: Subject, parameters: Any) -> Structure:
     variables, x = shapes_of(parameters), subject.like_one()
-    network = _Network(with_primitives(subject.log_psi), None, own_constraints(subject.hilbert), True)
+    network = _Network(subject.log_psi, None, own_constraints(subject.hilbert), True)
     log_psi = jax.eval_shape(subject.log_psi, variables, jax.ShapeDtypeStruct((1, *x.shape), x.dtype))
-    layer = network.first_layer(variables, x, _dtype(log_psi.dtype))
-    return Structure(layer, network.layers(layer, variables, x))
+    return network.structure(variables, x, _dtype(log_psi.dtype))
 
 
 def _as_found(found: Structure, subject: Subject) -> Callable[[Any, jax.Array], jax.Array]:
     """The network as chains evaluate it: from the tables of its first layer."""
-    sites, layer, others = compiled.local_states(subject.hilbert), found.first_layer, found.layers
+    sites, layer, rest = compiled.local_states(subject.hilbert), found.first_layer, found.rest
     assert layer is not None
 
     def evaluate(variables: Any, x: jax.Array) -> jax.Array:
@@ -149,8 +135,8 @@ def _as_found(found: Structure, subject: Subject) -> Callable[[Any, jax.Array], 
         index = _indices(sites, x).astype(int)
         of_sites = jnp.pad(tables.table, ((0, 0), (1, 0), (0, 0)))[jnp.arange(sites.n_sites), index]
         sums = (tables.constant + of_sites.sum(axis=1)).astype(jax.eval_shape(layer.sums, variables, x[0]).dtype)
-        if others is not None:
-            return dense_layers(sums, others.tables(variables), others.activations)
+        if rest is not None:
+            return rest.evaluate(sums, rest.operands(variables))
         return jax.vmap(layer.rest, (None, 0, 0))(variables, x, sums)
 
     return evaluate
@@ -177,19 +163,18 @@ class _Network:
     updates: bool
     """Whether a first layer may be updated."""
 
-    def first_layer(self, variables: Any, x: jax.Array, dtype: Any) -> FirstLayer | None:
-        """Its first layer, for configurations like ``x (N,)``, if its sums are no more precise than `dtype`."""
-        layer = first_layer.read(self.apply, variables, x) if self.updates and not is_out_of_reach() else None
-        if layer is None or jnp.finfo(jax.eval_shape(layer.sums, variables, x).dtype).bits > jnp.finfo(dtype).bits:
-            return None
-        return layer
-
-    def layers(self, layer: FirstLayer | None, variables: Any, x: jax.Array) -> Layers | None:
-        """The layers behind the first one, if Rust evaluates them."""
-        return None if layer is None or self.constraints else layers.read(layer, variables, x)
+    def structure(self, variables: Any, x: jax.Array, dtype: Any) -> Structure:
+        """What it is made of, for configurations like ``x (N,)``: sums are no more precise than `dtype`."""
+        if not self.updates or is_out_of_reach():
+            return Structure()
+        found = structure(with_primitives(self.apply), variables, x, key=self.apply)
+        if found.first_layer is None or (found.first_layer.is_configuration and found.rest is None):
+            return Structure(reason=found.reason)
+        sums = jax.eval_shape(found.first_layer.sums, variables, x)
+        return found if jnp.finfo(sums.dtype).bits <= jnp.finfo(dtype).bits else Structure()
 
     def log_probabilities(
-        self, layer: FirstLayer | None, variables: Any, power: jax.Array, x: jax.Array, sums: jax.Array, start: Any
+        self, found: Structure, variables: Any, power: jax.Array, x: jax.Array, sums: jax.Array, start: Any
     ) -> jax.Array:
         """The logarithms of |ψ|^p of configurations ``(n, N)``, of which the first layer makes these sums ``(n, H)``.
 
@@ -198,12 +183,22 @@ class _Network:
         if self.constraints:
             is_inside = allowed(self.constraints, x)
             x, sums = (jnp.where(is_inside[:, None], a, b) for a, b in zip((x, sums), start, strict=True))
-        evaluate = self.apply if layer is None else jax.vmap(layer.rest, (None, 0, 0))
-        args = (x,) if layer is None else (x, sums)
+        layer, behind = found.first_layer, found.rest
+        if layer is None:
+            evaluate, args = with_primitives(self.apply), (x,)
+        elif behind is None:
+            evaluate, args = jax.vmap(layer.rest, (None, 0, 0)), (x, sums)
+        else:
+            operands = behind.operands(variables)
+            return self._probability(power, behind.evaluate(sums, operands), is_inside if self.constraints else None)
         axes = (None, *(0 for _ in args))
         in_chunks = nkjax.apply_chunked(evaluate, in_axes=axes, chunk_size=self.chunk_size, axis_0_is_sharded=False)
-        result: jax.Array = power * in_chunks(variables, *args).real
-        return jnp.where(is_inside, result, -jnp.inf) if self.constraints else result
+        return self._probability(power, in_chunks(variables, *args), is_inside if self.constraints else None)
+
+    @staticmethod
+    def _probability(power: jax.Array, log_psi: jax.Array, is_inside: jax.Array | None) -> jax.Array:
+        result: jax.Array = power * log_psi.real
+        return result if is_inside is None else jnp.where(is_inside, result, -jnp.inf)
 
 
 def _run(
@@ -229,7 +224,8 @@ def _run(
     dtype = _dtype(log_prob.dtype)
     index = _indices(sites, x)
     of_sites = sites.sizes_of_sites.astype(np.uint16)
-    layer = network.first_layer(variables, x[0], dtype)
+    found = network.structure(variables, x[0], dtype)
+    layer, behind = found.first_layer, found.rest
     if layer is None:
         tables = Layer(jnp.zeros(0, dtype), jnp.zeros((sites.n_sites, max(sites.sizes, default=1) - 1, 0), dtype))
     else:
@@ -237,10 +233,9 @@ def _run(
     chains = Chains.starting(index, log_prob.astype(dtype), length, n_log_probs, kept, len(tables.constant))
     start = x[0], jnp.zeros(0, dtype) if layer is None else layer.sums(variables, x[0])
 
-    others = network.layers(layer, variables, x[0])
     in_rust: dict[str, Any] = {}
-    if others is not None:
-        in_rust = {"layers": [*others.tables(variables), power.astype(dtype)], "activations": others.activations}
+    if behind is not None and not network.constraints:
+        in_rust = {"layers": [*behind.operands(variables), power.astype(dtype)], **behind.static}
 
     def go_on(chains: Chains, answers: jax.Array) -> Carry:
         static = {**in_rust, **attributes}
@@ -250,11 +245,11 @@ def _run(
         chains, proposals, sums, _ = carry
         configurations = first + step * proposals.reshape(-1, proposals.shape[-1]).astype(first.dtype)
         sums = sums.reshape(len(configurations), -1)
-        answers = network.log_probabilities(layer, variables, power, configurations, sums, start)
+        answers = network.log_probabilities(found, variables, power, configurations, sums, start)
         return go_on(chains, answers.astype(dtype).reshape(proposals.shape[:-1]))
 
     begun = go_on(chains, jnp.zeros((len(x), together), dtype))
-    if others is None:
+    if not in_rust:
         begun = jax.lax.while_loop(lambda carry: carry[-1] > 0, step_of_loop, begun)
     chains, *_ = begun
     values = first + step * chains.samples.astype(first.dtype)

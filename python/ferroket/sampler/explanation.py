@@ -7,7 +7,7 @@ from netket.vqs import MCState
 
 from ferroket._compat.netket import sampled_model_of
 from ferroket._deprecation import renamed_attribute
-from ferroket.ansatz.layers import evaluated_in_rust
+from ferroket.ansatz.layers import Layers
 from ferroket.operator.algebra.sectors import sectors
 from ferroket.sampler import chains, patching
 from ferroket.sampler.any_network import structure_of
@@ -32,6 +32,8 @@ class Explanation:
 
     layers: int = 0
     """How many dense layers behind the first one are evaluated in Rust, so that chains make all moves there."""
+    rest: str = ""
+    """What Rust evaluates behind the first layer, in words; empty where XLA does."""
 
     at_once: int = 1
     """How many proposals of a chain the network sees at once, as far as the calls until now have found out."""
@@ -47,8 +49,8 @@ class Explanation:
         lines += [f"its amplitude ratios aren't known, because {reason}" for reason in self.reasons]
         if self.first_layer is not None:
             lines.append(f"its first layer, {self.first_layer} sums over the sites, is updated and not computed")
-        if self.layers:
-            lines.append(evaluated_in_rust(self.layers))
+        if self.rest:
+            lines.append(self.rest)
         if self.at_once > 1:
             lines.append(f"it sees {self.at_once} proposals of a chain at once, most of which are rejected")
         return "\n".join(lines)
@@ -81,11 +83,18 @@ def explain(vstate: Any) -> Explanation:
         return Explanation("NetKet", reasons=found)
     if found.ansatz is None:
         structure = structure_of(sampler, *sampled_model_of(vstate))
-        width = None if structure.first_layer is None else structure.first_layer.width
+        layer = structure.first_layer
+        width = None if layer is None or not structure.is_updated else layer.width
         name = found.rule.name
         search = chains.search_of(name, sampler, sampled_model_of(vstate)[0], vstate.chain_length)
-        n_layers = 0 if structure.layers is None else len(structure.layers.activations)
-        path = "chains in Rust" if n_layers else "chains in Rust around the network"
-        reasons = [*found.reasons, *(f"its first layer isn't updated: {reason}" for reason in structure.reasons)]
-        return Explanation(path, name, None, reasons, width, n_layers, search.together)
+        rest = structure.rest
+        n_layers = len(rest.activations) if isinstance(rest, Layers) else 0
+        path = "chains in Rust" if rest is not None else "chains in Rust around the network"
+        reasons = [*found.reasons]
+        if structure.reason is not None:
+            reasons.append(
+                f"its first layer isn't updated: {structure.reason}" if layer is None else f"XLA evaluates the rest: {structure.reason}"
+            )
+        words = "" if rest is None else str(rest)
+        return Explanation(path, name, None, reasons, width, n_layers, words, search.together)
     return Explanation("chains in Rust", found.rule.name, found.ansatz.name)

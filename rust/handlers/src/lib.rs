@@ -72,7 +72,8 @@ mod tests {
                 .attr_bool("off_diagonal_only", false)
                 .attr_bool("pairs", false)
                 .attr_bool("diagonal", true)
-                .attr_bool("rows", true);
+                .attr_bool("rows", true)
+                .attr_bool("program", false);
             let failure = { frame }.execute(handler).expect_err("there are no arguments");
             let first = match name {
                 "ferroket_chains_network" => "answers",

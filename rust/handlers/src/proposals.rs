@@ -4,13 +4,15 @@ use crate::dtypes::Weights;
 use crate::errors::invalid;
 use crate::first_layer::read_layer;
 use crate::layers::read_layers;
+use crate::network::read_program;
 use crate::operators::{MatricesOf, Operator};
 use crate::rules::{check_indices, read_key, read_sweep, with_rule};
 use ferroket_kernels::amplitudes::FirstLayer;
 use ferroket_kernels::numbers::Real;
 use ferroket_kernels::sampling::rules::{Connected, TransitionRule};
 use ferroket_kernels::sampling::{
-    Chain, Conversation, EqualRows, Estimate, PROGRESS_WORDS, Proposer, Question, STREAM_WORDS, Sampling, Teller,
+    Chain, Conversation, EqualRows, Estimate, Network, PROGRESS_WORDS, Proposer, Question, STREAM_WORDS, Sampling,
+    Teller,
 };
 use ferroket_kernels::sites::{LocalIndex, LocalStates, Sites, StateRange};
 use ferroket_xla_ffi::{Arguments, Buffer, DataType, Element, Error, Frame, Rows, handler};
@@ -27,10 +29,10 @@ handler! {
     /// (C, 5)`, `random (C, 66)` and `kept (C, R)` of uint32, see [`Chain`], zeros at first; `log_prob (C,)`;
     /// `samples (C, L, N)` of uint16; `log_probs` of the last samples of each chain; and `own_sums (C, H)`. Then
     /// `constant (H,)` and `table (N, D - 1, H)` of a first layer, see [`FirstLayer`], with H = 0 without one; the layers
-    /// behind it, see [`read_layers`], and the power p, if the chains are to be told by them and make all moves; and the
-    /// arguments of the rule, as for [`crate::chains::rbm`].
+    /// behind it, see [`read_layers`], or a program, see [`read_program`], and the power p, if the chains are to be told by
+    /// them and make all moves; and the arguments of the rule, as for [`crate::chains::rbm`].
     ///
-    /// Attributes `rule`, `sweep` and `activations`; of the rule `hamiltonian` also `matrices`, whether its operator has the form of
+    /// Attributes `rule`, `sweep`, `activations` and `program`, whether it is a program; of the rule `hamiltonian` also `matrices`, whether its operator has the form of
     /// matrices. More results: `proposals (C, K, N)` of uint16; `sums (C, K, H)`, what the first layer makes
     /// of them; and `waiting ()` of int32, how many chains wait for amplitudes.
     pub(crate) fn proposals = call
@@ -84,8 +86,14 @@ fn run<'a, T: Real + Element>(
     let layer = read_layer::<T>(&mut args, sizes.iter().map(|&size| usize::from(size)))?;
     let width = layer.width();
     own_sums.expect_dims(&[chains, width])?;
-    let layers = read_layers::<T>(frame, &mut args, width)?;
-    let power = if layers.is_empty() { T::ONE } else { args.scalar("power")? };
+    let (network, is_told) = if frame.attr_bool("program")? {
+        (Network::Program(read_program(&mut args, width)?), true)
+    } else {
+        let layers = read_layers::<T>(frame, &mut args, width)?;
+        let is_told = !layers.is_empty();
+        (Network::Layers(layers), is_told)
+    };
+    let power = if is_told { args.scalar("power")? } else { T::ONE };
     let proposals = results.typed::<LocalIndex>("proposals")?;
     proposals.expect_dims(&[chains, together, sites])?;
     let sums = results.typed::<T>("sums")?;
@@ -105,7 +113,7 @@ fn run<'a, T: Real + Element>(
 
     // A part of the chains would take layers as long as all of them.
     let share = chains.div_ceil(frame.pool().threads());
-    let teller = &Teller::new(layers, power, share.saturating_mul(length).saturating_mul(sampling.sweep));
+    let teller = &Teller::new(network, power, share.saturating_mul(length).saturating_mul(sampling.sweep));
     let mut indices = EqualRows::new(indices, sites);
     let mut kept = EqualRows::new(kept.into_mut_slice(), kept_words);
     let mut samples = EqualRows::new(samples.into_mut_slice(), length * sites);
@@ -304,7 +312,7 @@ mod tests {
     /// Answers until no chain asks any more.
     fn run(threads: Threads, mut state: State, rule: &str, tables: impl Fn(TestFrame) -> TestFrame) -> State {
         let words = state.kept.len() / CHAINS;
-        let tables = |frame: TestFrame| tables(frame.attr_str("activations", ""));
+        let tables = |frame: TestFrame| tables(frame.attr_str("activations", "").attr_bool("program", false));
         let mut answers = vec![f64::NAN; 2 * CHAINS];
         for _ in 0..=2 * LENGTH {
             let mut call = with_results(tables(frame(threads, &state, rule, &answers)), words);
@@ -358,7 +366,9 @@ mod tests {
         let start = State { log_prob: vec![log_prob(&[0, 2, 1]); CHAINS], ..start([0, 2, 1], 0) };
         let expected = run(Threads::None, start.clone(), "local", |frame| frame);
         for threads in POOLS {
-            let call = frame(threads, &start, "local", &[f64::NAN; 2 * CHAINS]).attr_str("activations", "relu");
+            let call = frame(threads, &start, "local", &[f64::NAN; 2 * CHAINS])
+                .attr_str("activations", "relu")
+                .attr_bool("program", false);
             // The sums are positive.
             let mut call = with_results(call.arg(&[0.5], &[1, 1]).arg(&[-1.0], &[1]).arg(&[2.0], &[]), 0);
             assert_eq!(call.execute(proposals), Ok(()));
@@ -388,8 +398,10 @@ mod tests {
         let answers = [0.0; 2 * CHAINS];
         let message = |state: State, rule: &str| {
             let words = state.kept.len() / CHAINS;
-            let mut call =
-                with_results(frame(Threads::None, &state, rule, &answers).attr_str("activations", ""), words);
+            let mut call = with_results(
+                frame(Threads::None, &state, rule, &answers).attr_str("activations", "").attr_bool("program", false),
+                words,
+            );
             call.execute(proposals).expect_err("a wrong call").message
         };
         assert_eq!(

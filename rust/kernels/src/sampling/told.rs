@@ -1,17 +1,27 @@
-//! Chains that are told by layers.
+//! Chains that are told by a network: its layers, or a program.
 //!
 //! Layers in single precision decide most moves: they take half as long, and say by how much they are off at most. Where
 //! that leaves a move open, double precision decides. So each move is decided as double precision alone would.
 
 use crate::amplitudes::{LayerRows, Layers};
+use crate::network::{Lanes, Program};
 use crate::numbers::Real;
 use crate::sampling::rules::TransitionRule;
 use crate::sampling::{Conversation, Estimate, Proposer, Question};
 
-/// Layers that tell chains the logarithm of |ψ|^p.
+/// What comes behind a first layer's sums.
+#[derive(Debug)]
+pub enum Network<T> {
+    /// Dense layers.
+    Layers(Layers<T>),
+    /// Anything, with two results where ψ is complex.
+    Program(Program<T>),
+}
+
+/// A network that tells chains the logarithm of |ψ|^p.
 #[derive(Debug)]
 pub struct Teller<T> {
-    layers: Layers<T>,
+    network: Network<T>,
     rounded: Option<Layers<f32>>,
     power: T,
 }
@@ -27,23 +37,49 @@ const AT_LEAST: usize = 256;
 const TOGETHER: usize = 64;
 
 impl<T: Real> Teller<T> {
-    /// Of these layers and this power p, for threads that make so many moves each.
-    pub fn new(layers: Layers<T>, power: T, moves: usize) -> Self {
-        let pays = moves.saturating_mul(layers.work()) > MOVES * layers.work_of_bounds();
-        let rounded = (size_of::<T>() > size_of::<f32>() && pays).then(|| layers.rounded());
-        Self { layers, rounded, power }
+    /// Of this network and this power p, for threads that make so many moves each.
+    pub fn new(network: Network<T>, power: T, moves: usize) -> Self {
+        let rounded = match &network {
+            Network::Layers(layers) => {
+                let pays = moves.saturating_mul(layers.work()) > MOVES * layers.work_of_bounds();
+                (size_of::<T>() > size_of::<f32>() && pays).then(|| layers.rounded())
+            }
+            Network::Program(_) => None,
+        };
+        Self { network, rounded, power }
     }
 
     /// Whether there are no layers, so that something else has to tell.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.layers.is_empty()
+        matches!(&self.network, Network::Layers(layers) if layers.is_empty())
+    }
+
+    /// Evaluates the network for all rows.
+    fn evaluate(&self, rows: &mut LayerRows<T>, lanes: &mut Lanes<T>) {
+        match &self.network {
+            Network::Layers(layers) => rows.evaluate(layers),
+            Network::Program(program) => {
+                let (inputs, parts) = (program.inputs().max(1), program.results());
+                rows.log_psi.resize(rows.sums.len() / inputs * parts, T::default());
+                lanes.evaluate(program, &rows.sums, &mut rows.log_psi);
+                if parts > 1 {
+                    // Phases don't matter.
+                    let mut place = 0;
+                    rows.log_psi.retain(|_| {
+                        place += 1;
+                        place % parts == 1
+                    });
+                }
+            }
+        }
     }
 
     /// Has chains make all moves.
     pub fn tell<R: TransitionRule>(&self, proposer: &mut Proposer<T, R>, conversations: &mut [Conversation<T>]) {
         let width = proposer.layer().width();
         let (mut exact, mut quick) = (LayerRows::default(), LayerRows::default());
+        let mut lanes = Lanes::default();
         let mut rounded = self.rounded.as_ref();
         let (mut asked, mut open) = (0, 0);
         loop {
@@ -69,7 +105,7 @@ impl<T: Real> Teller<T> {
             if let Some(rounded) = rounded {
                 quick.evaluate(rounded);
             }
-            exact.evaluate(&self.layers);
+            self.evaluate(&mut exact, &mut lanes);
             let of_quick = quick.log_psi.iter().zip(&quick.errors);
             let mut estimates = of_quick.map(|(&log_psi, &error)| self.estimate(log_psi, error));
             let mut numbers = exact.log_psi.iter().map(|&log_psi| self.exact(log_psi));
@@ -91,7 +127,7 @@ impl<T: Real> Teller<T> {
         }
         if self.rounded.is_some() {
             for conversation in conversations {
-                self.log_probs(proposer, &mut exact, conversation);
+                self.log_probs(proposer, &mut exact, &mut lanes, conversation);
             }
         }
     }
@@ -101,6 +137,7 @@ impl<T: Real> Teller<T> {
         &self,
         proposer: &Proposer<T, R>,
         rows: &mut LayerRows<T>,
+        lanes: &mut Lanes<T>,
         conversation: &mut Conversation<T>,
     ) {
         let layer = proposer.layer();
@@ -114,7 +151,7 @@ impl<T: Real> Teller<T> {
             for (sample, sums) in samples.chunks_exact(sites).zip(rows.sums.chunks_exact_mut(layer.width())) {
                 layer.write(sample, sums);
             }
-            rows.evaluate(&self.layers);
+            self.evaluate(rows, lanes);
             for (log_prob, &log_psi) in log_probs.iter_mut().zip(&rows.log_psi) {
                 *log_prob = self.power * log_psi;
             }
@@ -169,14 +206,14 @@ mod tests {
     /// Samples, the logarithms of their probabilities, and how many moves were accepted, of all chains.
     type Found = Vec<(Vec<u16>, Vec<f64>, u32)>;
 
-    struct Network {
+    struct Numbers {
         constant: Vec<f64>,
         table: Vec<f64>,
         hidden: Vec<f64>,
         last: Vec<f64>,
     }
 
-    impl Network {
+    impl Numbers {
         /// With larger weights single precision leaves more moves open.
         fn new(seed: f64, scale: f64) -> Self {
             Self {
@@ -202,7 +239,7 @@ mod tests {
             let mut rows = LayerRows::default();
             rows.sums.resize(WIDTH, 0.0);
             self.layer().write(&start, &mut rows.sums);
-            rows.evaluate(&teller.layers);
+            teller.evaluate(&mut rows, &mut Lanes::default());
             let log_prob = teller.power * rows.log_psi[0];
             let mut kept: Vec<_> = (0..CHAINS).map(|_| Kept::at(&start, log_prob, 0, WIDTH, length)).collect();
             let mut room: Vec<_> =
@@ -224,15 +261,15 @@ mod tests {
             seed in 0.0..9.0, scale in 0.1..3.0, power in 0.5..3.0, key: u32, sweep in 1_usize..7,
             length in 1_usize..40, together in 1_usize..3, log_open in -8.0_f64..1.0,
         ) {
-            let network = Network::new(seed, scale);
+            let network = Numbers::new(seed, scale);
             let sampling = Sampling { key: [key; KEY_WORDS], sweep };
-            let alone = Teller { layers: network.layers(), rounded: None, power };
+            let alone = Teller { network: Network::Layers(network.layers()), rounded: None, power };
             let expected = network.run(&alone, &sampling, length, together);
             // Numbers that are off, as errors allow it.
             let mut off = network.layers().rounded();
             off.be_off_by(10.0_f64.powf(log_open));
             for rounded in [network.layers().rounded(), off] {
-                let teller = Teller { layers: network.layers(), rounded: Some(rounded), power };
+                let teller = Teller { network: Network::Layers(network.layers()), rounded: Some(rounded), power };
                 for _ in each_level() {
                     let found = network.run(&teller, &sampling, length, together);
                     for ((samples, log_probs, accepted), expected) in found.into_iter().zip(&expected) {
@@ -248,11 +285,11 @@ mod tests {
 
     #[test]
     fn single_precision_has_to_pay() {
-        let layers = || Network::new(0.0, 1.0).layers();
-        let moves = |moves| Teller::new(layers(), 2.0, moves).rounded.is_some();
+        let layers = || Numbers::new(0.0, 1.0).layers();
+        let moves = |moves| Teller::new(Network::Layers(layers()), 2.0, moves).rounded.is_some();
         let least = MOVES * layers().work_of_bounds() / layers().work();
         assert!(!moves(1) && !moves(least) && moves(least + 1) && moves(usize::MAX));
         let single = Layers::new(1, [(Activation::Tanh, &[1.0_f32][..], &[0.0_f32][..])]).expect("a layer");
-        assert!(Teller::new(single, 2.0, usize::MAX).rounded.is_none());
+        assert!(Teller::new(Network::Layers(single), 2.0, usize::MAX).rounded.is_none());
     }
 }
