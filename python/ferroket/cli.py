@@ -161,6 +161,14 @@ def sampler(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batc
 
 
 @bench.command()
+def network(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 1024, rounds: Turns = 5) -> None:
+    """Networks alone on one core, compared with XLA and the processor's peak."""
+    from ferroket.bench import network
+
+    _show(network.run(cases=cases, batch=batch, rounds=rounds), json, plot)
+
+
+@bench.command()
 def vmc(
     json: Json = None,
     plot: Plot = None,

@@ -73,7 +73,7 @@ def of(model: Any, dtype: Any = float) -> tuple[Any, np.ndarray, Any, Any]:
 def check(apply: Callable[..., Any], variables: Any, x: np.ndarray, first: Any, found: Any, precision: float) -> None:
     """The twin in NumPy's terms, and Rust, give what the network does."""
     sums = jax.vmap(first.sums, (None, 0))(variables, x)
-    tables = jax.jit(found.tables)(variables)
+    tables = jax.jit(found.operands)(variables)
     expected = apply(variables, x)
     y = sums
     for name, matrix, bias in zip(found.activations, tables[::2], tables[1::2], strict=True):
@@ -156,7 +156,7 @@ def test_parameters_are_no_constants() -> None:
     assert first is not None
     found = layers.read(first, variables, x[0])
     assert found is not None
-    for tables in (found.tables(variables), jax.jit(found.tables)(variables)):
+    for tables in (found.operands(variables), jax.jit(found.operands)(variables)):
         assert [table.shape for table in tables] == [(7, 5), (5,), (5, 1), (1,)]
 
 
@@ -179,6 +179,6 @@ def test_layers_of_each_site_become_no_matrices_of_all_sites() -> None:
     if first is None:
         return
     found = layers.read(first, shapes, x[0])
-    tables = [] if found is None else jax.eval_shape(found.tables, shapes)
+    tables = [] if found is None else jax.eval_shape(found.operands, shapes)
     n_parameters = sum(leaf.size for leaf in jax.tree.leaves(shapes))
     assert sum(table.size for table in tables) <= 16 * n_parameters

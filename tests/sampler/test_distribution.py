@@ -7,6 +7,7 @@ configuration's probability.
 from typing import Any
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 import netket as nk
 import numpy as np
@@ -24,7 +25,7 @@ from variational_states import MODELS, SPINS
 pytestmark = pytest.mark.filterwarnings("ignore:(?s).*Defaulting to a slow:UserWarning")
 
 # XLA evaluates its layers, since Rust doesn't know the function.
-MLP = nk.models.MLP(hidden_dims=(5,), hidden_activations=jnp.sin, param_dtype=float)
+MLP = nk.models.MLP(hidden_dims=(5,), hidden_activations=jax.lax.erf, param_dtype=float)
 LAYERS_IN_RUST = nk.models.MLP(hidden_dims=(5, 3), param_dtype=float)
 COMPLEX_MLP = nk.models.MLP(hidden_dims=(4, 3), param_dtype=complex)
 SINGLE_MLP = nk.models.MLP(hidden_dims=(5,), param_dtype=np.float32)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import netket as nk
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from ferroket.sampler.lookahead import Search
 from transitions import CASES, WITH_MORE_STATES, run
 
 # Of a function that Rust knows it would evaluate the layers itself.
-MLP = nk.models.MLP(hidden_dims=(5,), hidden_activations=jnp.sin, param_dtype=float)
+MLP = nk.models.MLP(hidden_dims=(5,), hidden_activations=jax.lax.erf, param_dtype=float)
 MANY = CASES | WITH_MORE_STATES
 
 
@@ -102,7 +101,7 @@ def test_calls_search_and_explain_says_what_they_found(monkeypatch: pytest.Monke
     """Where most moves are rejected, more proposals at once are fewer evaluations."""
     hilbert = nk.hilbert.Spin(0.5, 10)
     sampler = fk.sampler.MetropolisLocal(hilbert, n_chains=1)
-    model = nk.models.MLP(hidden_dims=(7,), hidden_activations=jnp.sin, param_dtype=float)
+    model = nk.models.MLP(hidden_dims=(7,), hidden_activations=jax.lax.erf, param_dtype=float)
     state = nk.vqs.MCState(sampler, model, n_samples=50, n_discard_per_chain=0, seed=1, sampler_seed=2)
     state.parameters = jax.tree.map(lambda leaf: 30 * leaf, state.parameters)
     monkeypatch.setattr(lookahead, "_agreed", lambda _: next(times))

@@ -79,7 +79,7 @@ class Layers:
     """``operands(variables)`` gives the matrix ``(inputs, outputs)`` and the bias ``(outputs,)`` of each layer."""
 
     def evaluate(self, sums: jax.Array, operands: Sequence[jax.Array]) -> jax.Array:
-        """ln ψ ``(n,)`` from sums ``(n, H)``."""
+        """Ln ψ ``(n,)`` from sums ``(n, H)``."""
         return dense_layers(sums, operands, self.activations)
 
     @property

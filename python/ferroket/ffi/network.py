@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
@@ -12,7 +13,7 @@ from ferroket.ffi.primitives import batched
 from ferroket.ffi.varying import align
 
 
-def network(inputs: jax.Array, words: np.ndarray, tables: jax.Array, n_results: int) -> jax.Array:
+def network(inputs: jax.Array, words: Any, tables: jax.Array, n_results: int) -> jax.Array:
     """What a program makes of the numbers of configurations.
 
     Args:
@@ -24,7 +25,7 @@ def network(inputs: jax.Array, words: np.ndarray, tables: jax.Array, n_results: 
     Returns:
         These, ``(C, R)``.
     """
-    (values,) = network_p.bind(*align([inputs, np.asarray(words, np.int32), tables]), n_results=n_results)
+    (values,) = network_p.bind(*align([inputs, jnp.asarray(words, np.int32), tables]), n_results=n_results)
     return values
 
 

@@ -113,8 +113,8 @@ def chain_proposals(
         sizes: How many local states each site has, uint16 ``(N,)``.
         layer: The first layer of the network, of the dtype of the logarithms; with H = 0 where there is none.
         of_rule: The numbers of the rule that proposes moves.
-        layers: The matrix and the bias of each layer behind the first one, or the words and the tables of a program; and
-            the power p, of the same dtype.
+        layers: The matrix and the bias of each layer behind the first one, or the words and the tables of a program;
+            and the power p, of the same dtype.
         activations: The functions of layers, as :func:`~ferroket.ffi.dense_layers` has them.
         program: Whether it is a program, as :func:`~ferroket.ffi.network` has it.
         attributes: ``rule``, its name; ``sweep``, how many moves are proposed between samples; the rule's own.

@@ -6,7 +6,7 @@ shape: their number may change without another compilation, and memory is that o
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -244,7 +244,7 @@ class Factors:
     """What of a network is updated for the configurations that an operator connects."""
 
     beside: determinants.Beside | None = None
-    structure: Structure = Structure()
+    structure: Structure = field(default_factory=Structure)
     """That of what isn't a determinant."""
 
 

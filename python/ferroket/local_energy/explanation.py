@@ -90,8 +90,7 @@ def explain(vstate: Any, operator: Any) -> Explanation:
         count = 0 if found.beside is None else found.beside.count
         n_layers = len(rest.activations) if isinstance(rest, Layers) else 0
         reasons += [f"nothing of the network is updated: {why_not}"] if why_not else []
-        reason = found.structure.reason
-        reasons += [f"XLA evaluates the network: {reason}"] if reason else []
+        reasons += filter(None, [found.structure.reason])
         in_rust = "" if rest is None else str(rest)
         return Explanation("any network", None, words, reasons, chunk_size, width, n_layers, in_rust, count)
     assert ansatz is not None

@@ -7,7 +7,6 @@ is computed once, and a function is known by its expression, however a framework
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,11 +28,13 @@ class Expression:
         name: one of :data:`INSTRUCTIONS`; or "elements", "table" or "number" for what it begins with.
         args: the expressions that an instruction takes.
         data: of "elements" their places in memory; of "table" the table; of "number" the number.
+        depth: how many instructions are one behind the other in it.
     """
 
     name: str
     args: tuple["Expression", ...] = ()
     data: Any = None
+    depth: int = 0
 
 
 class Expressions:
@@ -50,7 +51,8 @@ class Expressions:
         if folded is not None:
             return folded
         key = name, *map(id, args)
-        return self._known.setdefault(key, Expression(name, args))
+        depth = 1 + max((arg.depth for arg in args), default=0)
+        return self._known.setdefault(key, Expression(name, args, depth=depth))
 
     def number(self, value: Any) -> Expression:
         """A number that depends on nothing."""
@@ -69,20 +71,19 @@ class Expressions:
     def _folded(self, name: str, args: Sequence[Expression]) -> Expression | None:
         """A simpler expression of the same value, if there is one."""
         numbers = [arg.data if arg.name == "number" else None for arg in args]
+        found: Expression | None = None
         match name, numbers:
-            case ("add", [None, 0.0]) | ("sub", [None, 0.0]) | ("mul" | "div", [None, 1.0]):
-                return args[0]
+            case ("add" | "sub", [None, 0.0]) | ("mul" | "div", [None, 1.0]):
+                found = args[0]
             case ("add", [0.0, None]) | ("mul", [1.0, None]):
-                return args[1]
-            case "div", [None, float(number)] if number and math.isfinite(number):
-                return self.of("mul", args[0], self.number(1 / number))
+                found = args[1]
             case "max", [float(number), None] if number == -math.inf:
-                return args[1]
+                found = args[1]
+            case "div", [None, float(number)] if number and math.isfinite(number):
+                found = self.of("mul", args[0], self.number(1 / number))
             case "mul", [None, None] if args[0] is args[1]:
-                return self.of("square", args[0])
-            case "ne", [None, None] if args[0] is args[1] and args[0].name == "number":
-                return self.number(0)
-        return None
+                found = self.of("square", args[0])
+        return found
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -133,41 +134,25 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 def shape_of(expression: Expression, of: Expression) -> Any:
     """What an expression makes of another one, by its parts, for comparisons; None if it is made of others, too."""
-    found: dict[int, Any] = {}
-
-    def look(expression: Expression) -> Any:
-        if expression is of:
-            return "x"
-        if id(expression) not in found:
-            if expression.name == "number":
-                found[id(expression)] = float(np.float32(expression.data))
-            elif expression.name in ("elements", "table"):
-                found[id(expression)] = None
-            else:
-                args = [look(arg) for arg in expression.args]
-                found[id(expression)] = None if None in args else (expression.name, *args)
-        return found[id(expression)]
-
-    return look(expression)
+    if expression is of:
+        return "x"
+    if expression.name == "number":
+        return float(np.float32(expression.data))
+    if expression.name in ("elements", "table"):
+        return None
+    args = [shape_of(arg, of) for arg in expression.args]
+    return None if None in args else (expression.name, *args)
 
 
-def within(expression: Expression) -> list[Expression]:
-    """An expression and what it is made of, each behind what it takes."""
+def within(expression: Expression, depth: int | None = None) -> list[Expression]:
+    """An expression and what it is made of, down to a depth, each behind what it takes."""
     found: dict[int, Expression] = {}
 
-    def add(expression: Expression) -> None:
+    def add(expression: Expression, depth: int | None) -> None:
         if id(expression) not in found:
-            for arg in expression.args:
-                add(arg)
+            for arg in expression.args if depth != 0 else ():
+                add(arg, None if depth is None else depth - 1)
             found[id(expression)] = expression
 
-    add(expression)
+    add(expression, depth)
     return list(found.values())
-
-
-@lru_cache
-def named() -> dict[Any, str]:
-    """The functions that the kernels compute at once, by what they make of x as JAX and NetKet write them."""
-    from ferroket.network.trace import expression_of  # which takes what is here
-
-    return {shape: name for name, shape in expression_of().items()}

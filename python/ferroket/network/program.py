@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ferroket.ffi import network
+from ferroket import ffi
 from ferroket.network.numbers import INSTRUCTIONS, Expression
 
 Places = np.ndarray
@@ -49,7 +49,7 @@ class Contract:
 
     def words(self, at: Callable[[Places], Places], offset: Callable[[Table], int]) -> list[Any]:
         """The operation as the kernels read it."""
-        groups, positions, depth = self.places.shape
+        depth = self.places.shape[-1]
         taps, length = _runs(self.places)
         return [*self.out.shape, depth, length, at(self.out)[0, 0, 0], offset(self.weights), at(taps)]
 
@@ -183,8 +183,8 @@ class Program:
         return [self.words, self.tables(variables)]
 
     def evaluate(self, numbers: jax.Array, operands: Sequence[Any]) -> jax.Array:
-        """ln ψ ``(n,)`` from numbers ``(n, H)``."""
-        values = network(numbers, *operands, 1 + self.is_complex)
+        """Ln ψ ``(n,)`` from numbers ``(n, H)``."""
+        values = ffi.network(numbers, operands[0], operands[1], 1 + self.is_complex)
         return jax.lax.complex(values[:, 0], values[:, 1]) if self.is_complex else values[:, 0]
 
     @property
@@ -200,65 +200,11 @@ class Program:
 def assemble(
     memory: Memory, inputs: Places, results: Places, operations: Sequence[Operation]
 ) -> tuple[np.ndarray, list[Table]]:
-    """The words of a program, and its tables in the order in which they stand one behind the other.
-
-    Memory that isn't read any more is used again.
-    """
-    starts = np.array(memory.starts)
-    sizes = np.diff([*memory.starts, memory.size])
-    last = {int(np.searchsorted(starts, inputs.flat[0], "right")) - 1: 0}
-
-    def arrays(places: Places) -> np.ndarray:
-        return np.unique(np.searchsorted(starts, places.ravel(), "right") - 1)
-
-    written: list[list[int]] = []
-    for number, operation in enumerate(operations):
-        outs = operation.outs if isinstance(operation, Map) else [operation.out]
-        written.append([int(arrays(out)[0]) for out in outs])
-        for array in written[-1]:
-            last[array] = number
-        for places in operation.read():
-            last.update(dict.fromkeys(map(int, arrays(places)), number))
-    last.update(dict.fromkeys(map(int, arrays(results)), len(operations)))
-
-    moved = np.zeros(len(starts), np.int64)
-    free: list[tuple[int, int]] = []
-    taken: dict[int, tuple[int, int]] = {}
-    top = 0
-
-    def take(array: int) -> None:
-        nonlocal top
-        size = int(sizes[array])
-        fitting = min((room for room in free if room[1] >= size), key=lambda room: room[1], default=None)
-        if fitting is None:
-            moved[array], top = top, top + size
-        else:
-            free.remove(fitting)
-            moved[array] = fitting[0]
-            if fitting[1] > size:
-                free.append((fitting[0] + size, fitting[1] - size))
-        taken[array] = (int(moved[array]), size)
-
-    def release(number: int) -> None:
-        nonlocal free
-        for array in [array for array in taken if last.get(array, -1) <= number]:
-            free.append(taken.pop(array))
-        merged: list[tuple[int, int]] = []
-        for first, size in sorted(free):
-            if merged and sum(merged[-1]) == first:
-                merged[-1] = (merged[-1][0], merged[-1][1] + size)
-            else:
-                merged.append((first, size))
-        free = merged
-
-    take(int(arrays(inputs)[0]))
-    for number, arrays_written in enumerate(written):
-        for array in arrays_written:
-            take(array)
-        release(number)
-
+    """The words of a program, and its tables in the order in which they stand one behind the other."""
     tables: dict[int, Table] = {}
     offsets: dict[int, int] = {}
+    starts = np.array(memory.starts)
+    moved, size = _shared_memory(memory, inputs, results, operations)
     total = 0
 
     def offset(table: Table) -> int:
@@ -273,9 +219,73 @@ def assemble(
         return places - starts[array] + moved[array]
 
     bodies = [[_CODES.index(type(one)), *one.words(at, offset)] for one in operations]
-    head = [inputs.size, at(inputs).flat[0], results.size, *at(results.ravel()), top, total, len(operations)]
+    head = [inputs.size, at(inputs).flat[0], results.size, *at(results.ravel()), size, total, len(operations)]
     parts = [np.ravel(word) for words in [head, *bodies] for word in words]
     return np.concatenate(parts).astype(np.int32), list(tables.values())
+
+
+def _shared_memory(
+    memory: Memory, inputs: Places, results: Places, operations: Sequence[Operation]
+) -> tuple[np.ndarray, int]:
+    """The first place of each array, where memory that is free again is used again; and how many places there are."""
+    starts = np.array(memory.starts)
+    sizes = np.diff([*memory.starts, memory.size])
+
+    def arrays(places: Places) -> list[int]:
+        return np.unique(np.searchsorted(starts, places.ravel(), "right") - 1).tolist()
+
+    # The last operation that needs each.
+    (own,) = arrays(inputs)
+    last = {own: 0}
+    written: list[list[int]] = []
+    for number, operation in enumerate(operations):
+        outs = operation.outs if isinstance(operation, Map) else [operation.out]
+        written.append([array for out in outs for array in arrays(out)])
+        for array in [*written[-1], *(array for places in operation.read() for array in arrays(places))]:
+            last[array] = number
+    last.update(dict.fromkeys(arrays(results), len(operations)))
+    rooms = _Rooms()
+    moved = np.zeros(len(starts), np.int64)
+    moved[own] = rooms.take(int(sizes[own]))
+    taken = {own}
+    for number, of_operation in enumerate(written):
+        for array in of_operation:
+            moved[array] = rooms.take(int(sizes[array]))
+        taken.update(of_operation)
+        for array in [array for array in taken if last[array] <= number]:
+            rooms.release(int(moved[array]), int(sizes[array]))
+            taken.remove(array)
+    return moved, rooms.size
+
+
+@dataclass
+class _Rooms:
+    """Memory, of which parts are taken and released."""
+
+    size: int = 0
+    free: list[tuple[int, int]] = field(default_factory=list)
+    """The first place of each part that is free, and its size."""
+
+    def take(self, size: int) -> int:
+        """The first place of a part of this size, the smallest one that is large enough."""
+        fitting = min((room for room in self.free if room[1] >= size), key=lambda room: room[1], default=None)
+        if fitting is None:
+            self.size += size
+            return self.size - size
+        self.free.remove(fitting)
+        if fitting[1] > size:
+            self.free.append((fitting[0] + size, fitting[1] - size))
+        return fitting[0]
+
+    def release(self, first: int, size: int) -> None:
+        """Gives a part back."""
+        merged: list[tuple[int, int]] = []
+        for room in sorted([*self.free, (first, size)]):
+            if merged and sum(merged[-1]) == room[0]:
+                merged[-1] = (merged[-1][0], merged[-1][1] + room[1])
+            else:
+                merged.append(room)
+        self.free = merged
 
 
 def concatenated(tables: Sequence[Table], values: Sequence[Any], dtype: Any) -> jax.Array:

@@ -24,7 +24,7 @@ class Structure:
     Attributes:
         first_layer: sums over the sites, which are updated; those of a network that has none are the configuration.
         rest: what the kernels evaluate behind them; None where XLA does.
-        reason: why XLA does, as the end of a sentence.
+        reason: why XLA does, or why nothing is updated, as a sentence.
     """
 
     first_layer: FirstLayer | None = None
@@ -76,7 +76,8 @@ def _found(log_psi: LogPsi, variables: Any, x: Any) -> Structure:
     try:
         return Structure(whole, _rest(whole, variables, x))
     except UnreadableError as error:
-        return Structure(layer, None, reason or str(error))
+        what = "it" if layer is None else "the rest"
+        return Structure(layer, None, f"XLA evaluates {what}: {reason or error}")
 
 
 def _rest(layer: FirstLayer, variables: Any, x: Any) -> Program:

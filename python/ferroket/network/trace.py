@@ -20,7 +20,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 
 from ferroket.ansatz import dependence
 from ferroket.ansatz.equations import bind, evaluate, inlined, needed
-from ferroket.network.numbers import Expression, Expressions, named, shape_of, within
+from ferroket.network.numbers import Expression, Expressions, shape_of, within
 from ferroket.network.program import (
     Contract,
     Map,
@@ -34,6 +34,11 @@ from ferroket.network.program import (
     assemble,
     concatenated,
 )
+
+_DEEPEST_NAMED = 9
+"""A function that the kernels compute at once has no more instructions one behind the other."""
+_DEEPEST = 64
+"""Longer expressions are written to memory in between."""
 
 
 class UnreadableError(Exception):
@@ -53,6 +58,18 @@ class Value:
         return math.prod(self.shape)
 
 
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """Numbers that depend on nothing, as a program's literals are."""
+
+    val: np.ndarray
+
+    @property
+    def aval(self) -> Any:
+        """Their shape and dtype."""
+        return jax.ShapeDtypeStruct(self.val.shape, self.val.dtype)
+
+
 Operand = Value | Any
 """A value, or else a variable or a literal that depends on parameters alone."""
 
@@ -68,8 +85,8 @@ class Reader:
     operations: list[Operation] = field(default_factory=list)
     constants: dict[Any, np.ndarray] = field(default_factory=dict)
     """The values of variables that depend on nothing."""
-    written: dict[int, Places] = field(default_factory=dict)
-    """Where expressions are in memory, by their identity."""
+    written: dict[tuple[int, int], Places] = field(default_factory=dict)
+    """Where expressions are in memory, by their identity and the number of elements."""
     tables: dict[Any, Table] = field(default_factory=dict)
     zeros: Places | None = None
 
@@ -77,11 +94,11 @@ class Reader:
 
     def constant(self, v: Any) -> np.ndarray | None:
         """The value of an operand that depends on nothing; None of others."""
-        return np.asarray(v.val) if isinstance(v, Literal) else self.constants.get(v)
+        return np.asarray(v.val) if isinstance(v, Literal | Constant) else self.constants.get(v)
 
     def table(self, v: Any, prepare: Callable[[Any], Any], size: int, key: Any = None) -> Table:
         """A table of an operand that depends on parameters."""
-        key = None if key is None or isinstance(v, Literal) else (v, key)
+        key = None if key is None or isinstance(v, Literal | Constant) else (v, key)
         if key in self.tables:
             return self.tables[key]
         constant = self.constant(v)
@@ -119,11 +136,13 @@ class Reader:
 
     def places(self, value: Value) -> list[Places]:
         """Where the elements of a value are: an array of its shape for each of its parts."""
-        found = self._written([part for part in value.parts], value.size)
+        found = self._written(list(value.parts), value.size)
         return [places.reshape(value.shape) for places in found]
 
     def _written(self, parts: list[Expression], size: int) -> list[Places]:
-        open_ones = [part for part in dict.fromkeys(parts) if part.name != "elements" and (id(part), size) not in self.written]
+        open_ones = [
+            part for part in dict.fromkeys(parts) if part.name != "elements" and (id(part), size) not in self.written
+        ]
         if open_ones:
             self._map(open_ones, size)
         return [part.data if part.name == "elements" else self.written[id(part), size] for part in parts]
@@ -139,7 +158,7 @@ class Reader:
             if expression.args and (id(expression), size) in self.written:
                 known[id(expression)] = self.expressions.elements(self.written[id(expression), size])
             elif expression.name == "number":
-                table = self.table(Literal(np.float64(expression.data), None), jnp.asarray, 1)
+                table = self.table(Constant(np.array(expression.data)), jnp.asarray, 1)
                 known[id(expression)] = Expression("table", (), table)
             elif not expression.args:
                 known[id(expression)] = expression
@@ -159,8 +178,12 @@ class Reader:
         found: dict[int, Expression] = {}
         for one in within(expression):
             args = [found[id(arg)] for arg in one.args]
-            same = one if all(a is b for a, b in zip(args, one.args, strict=True)) else self.expressions.of(one.name, *args)
-            for x in within(same)[:-1]:
+            same = (
+                one
+                if all(a is b for a, b in zip(args, one.args, strict=True))
+                else self.expressions.of(one.name, *args)
+            )
+            for x in within(same, _DEEPEST_NAMED)[:-1] if same.args else ():
                 if x.name != "number" and (name := named().get(shape_of(same, x))):
                     same = self.expressions.of(name, x)
                     break
@@ -174,15 +197,17 @@ class Reader:
     def zero(self, count: int) -> Places:
         """So many places of zeros, one behind the other."""
         if self.zeros is None or self.zeros.size < count:
-            zero = self.expressions.table(self.table(Literal(np.float64(0), None), jnp.asarray, 1))
+            zero = self.expressions.table(self.table(Constant(np.zeros(())), jnp.asarray, 1))
             self.zeros = self.memory.new(count)
             self.operations.append(Map([self.zeros], [zero], [], [0], 1))
         return self.zeros[:count]
 
     # Operations
 
-    def contract(self, places: Sequence[Places], weights: Any, prepare: Callable[[Any], Any], shape: Sequence[int]) -> list[Places]:
-        """Products with parameters: places ``(G, P, J)`` of each part, and weights that `prepare` gives shape ``(G, J, M)``.
+    def contract(
+        self, places: Sequence[Places], weights: Any, prepare: Callable[[Any], Any], shape: Sequence[int]
+    ) -> list[Places]:
+        """Products with parameters: places ``(G, P, J)`` of each part, weights that `prepare` makes ``(G, J, M)`` of.
 
         Returns:
             Places of each part of the result, ``(G, P, M)``.
@@ -253,7 +278,8 @@ def _schedule(
     made = [one for one in order if id(one) in alive and id(one) not in operands]
     last = {id(arg): number for number, one in enumerate(made) for arg in one.args}
     last.update({id(one): len(made) for one in wanted})
-    register, free, count = dict(operands), [], len(set(operands.values()))
+    register, count = dict(operands), len(set(operands.values()))
+    free: list[int] = []
     steps = []
     for number, one in enumerate(made):
         if free:
@@ -273,17 +299,50 @@ def _schedule(
 
 Rule = Callable[[Reader, Any, Sequence[Operand]], Sequence[Value]]
 
-_SAME = ("copy", "copy_p", "reshard", "pvary", "pcast", "sharding_constraint", "stop_gradient", "optimization_barrier", "reduce_precision")
+_SAME = (
+    "copy",
+    "copy_p",
+    "reshard",
+    "pvary",
+    "pcast",
+    "sharding_constraint",
+    "stop_gradient",
+    "optimization_barrier",
+)
 _MOVING = ("transpose", "broadcast_in_dim", "slice", "concatenate", "split", "rev", "pad")
 _OF_REALS = (
     *("max", "min", "lt", "le", "gt", "ge", "and", "or", "atan2", "sign", "not", "is_finite", "rsqrt"),
-    *("expm1", "log1p", "logistic", "floor"),
+    *("expm1", "log1p", "logistic"),
 )
-_BOTH = ("add", "add_any", "sub", "neg", "mul", "div", "square", "integer_pow", "sqrt", "exp", "log", "tanh", "sin", "cos", "sinh", "cosh", "abs", "eq", "ne")
+_BOTH = (
+    "add",
+    "add_any",
+    "sub",
+    "neg",
+    "mul",
+    "div",
+    "square",
+    "integer_pow",
+    "sqrt",
+    "exp",
+    "log",
+    "tanh",
+    "sin",
+    "cos",
+    "sinh",
+    "cosh",
+    "abs",
+    "eq",
+    "ne",
+)
 
 
-def _same(_: Reader, __: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
-    return list(inputs)
+_OF_TRUTH = ("and", "or", "not")
+_OF_INTEGERS = ("add", "sub", "mul", "neg", "max", "min", "lt", "le", "gt", "ge", "eq", "ne", "select_n")
+
+
+def _same(reader: Reader, _: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    return [_value(reader, v) for v in inputs]
 
 
 def _reshape(_: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
@@ -295,7 +354,7 @@ def _reshape(_: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
 def _convert(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
     """Numbers of another type: of integers there are those only that stand for truth values and signs."""
     (value,), before, after = inputs, eqn.invars[0].aval.dtype, eqn.params["new_dtype"]
-    if after == bool and before != bool:
+    if jnp.issubdtype(after, np.bool_) and not jnp.issubdtype(before, np.bool_):
         zero = reader.expressions.number(0)
         return [Value(value.shape, (reader.expressions.of("ne", value.parts[0], zero),))]
     if jnp.issubdtype(after, jnp.complexfloating):
@@ -366,7 +425,9 @@ def _gather(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Val
         with jax.ensure_compile_time_eval():
             # A value that is filled in, where a place is out of bounds, would be none.
             params = {**eqn.params, "fill_value": -1}
-            moved.append(np.asarray(eqn.primitive.bind(jnp.asarray(places, jnp.int32), jnp.asarray(indices), **params), np.int64))
+            moved.append(
+                np.asarray(eqn.primitive.bind(jnp.asarray(places, jnp.int32), jnp.asarray(indices), **params), np.int64)
+            )
     if any((places < 0).any() for places in moved):
         raise UnreadableError("it takes elements out of bounds")
     return [reader.value(moved)]
@@ -377,8 +438,9 @@ def _elementwise(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequenc
     operands = [reader.parts_of(v, aval.shape) for v in inputs]
     e = reader.expressions
     is_complex = any(len(parts) > 1 for parts in operands)
-    if name in ("add_any", "pvary"):
+    if name == "add_any":
         name = "add"
+    _check_integers(name, eqn.invars[-1].aval.dtype)
     if name == "integer_pow":
         result = _power(e, operands[0], eqn.params["y"])
     elif name == "real":
@@ -404,7 +466,16 @@ def _elementwise(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequenc
             raise UnreadableError(f"the kernels have no '{name}' of complex numbers")
     else:
         result = (e.of(name, *(parts[0] for parts in operands)),)
-    return [Value(aval.shape, result)]
+    value = Value(aval.shape, result)
+    return [reader.value(reader.places(value)) if max(part.depth for part in result) > _DEEPEST else value]
+
+
+def _check_integers(name: str, dtype: Any) -> None:
+    """Integers that stand for truth values and signs have not all in common with other numbers."""
+    if name in _OF_TRUTH and not jnp.issubdtype(dtype, np.bool_):
+        raise UnreadableError(f"it has '{name}' of the bits of integers")
+    if jnp.issubdtype(dtype, jnp.integer) and name not in _OF_INTEGERS:
+        raise UnreadableError(f"it has '{name}' of integers")
 
 
 def _padded(e: Expressions, parts: tuple[Expression, ...], count: int) -> tuple[Expression, ...]:
@@ -415,17 +486,19 @@ Complex = tuple[Expression, ...]
 
 
 def _power(e: Expressions, x: Complex, y: int) -> Complex:
-    times = (lambda a, b: (e.of("mul", a[0], b[0]),)) if len(x) == 1 else (lambda a, b: _times(e, a, b))
-    if y == 0:
-        return tuple(e.number(number) for number in (1, 0)[: len(x)])
-    result, power, count = None, x, abs(y)
+    one = tuple(e.number(number) for number in (1, 0)[: len(x)])
+
+    def times(a: Complex, b: Complex) -> Complex:
+        return (e.of("mul", a[0], b[0]),) if len(x) == 1 else _times(e, a, b)
+
+    result, power, count = one, x, abs(y)
     while count:
         if count & 1:
-            result = power if result is None else times(result, power)
+            result = power if result is one else times(result, power)
         power, count = times(power, power), count >> 1
-    if y > 0:
+    if y >= 0:
         return result
-    return _over(e, (e.number(1), e.number(0)), result) if len(x) > 1 else (e.of("reciprocal", result[0]),)
+    return _over(e, one, result) if len(x) > 1 else (e.of("reciprocal", result[0]),)
 
 
 def _times(e: Expressions, a: Complex, b: Complex) -> Complex:
@@ -478,6 +551,20 @@ def _sinh(e: Expressions, x: Complex) -> Complex:
     )
 
 
+def _sin(e: Expressions, x: Complex) -> Complex:
+    return (
+        e.of("mul", e.of("sin", x[0]), e.of("cosh", x[1])),
+        e.of("mul", e.of("cos", x[0]), e.of("sinh", x[1])),
+    )
+
+
+def _cos(e: Expressions, x: Complex) -> Complex:
+    return (
+        e.of("mul", e.of("cos", x[0]), e.of("cosh", x[1])),
+        e.of("neg", e.of("mul", e.of("sin", x[0]), e.of("sinh", x[1]))),
+    )
+
+
 def _tanh(e: Expressions, x: Complex) -> Complex:
     # (t + i (1 - t²) sin y cos y) / (cos² y + t² sin² y) with t = tanh x
     t, sin, cos = e.of("tanh", x[0]), e.of("sin", x[1]), e.of("cos", x[1])
@@ -505,6 +592,8 @@ COMPLEX: dict[str, Callable[..., Complex]] = {
     "exp": _exp,
     "log": _log,
     "log1p": _log1p,
+    "sin": _sin,
+    "cos": _cos,
     "tanh": _tanh,
     "cosh": _cosh,
     "sinh": _sinh,
@@ -539,7 +628,7 @@ def _multiplied(reader: Reader, value: Value, axis: int, matrix: np.ndarray) -> 
     """A value times a matrix ``(before, after)`` along an axis."""
     of_parts = [np.moveaxis(places, axis, -1) for places in reader.places(value)]
     rows = [places.reshape(1, -1, places.shape[-1]) for places in of_parts]
-    weights = Literal(matrix, jax.core.ShapedArray(matrix.shape, matrix.dtype))
+    weights = Constant(matrix)
     out = reader.contract(rows, weights, lambda w: jnp.asarray(w)[None], (1, *matrix.shape))
     shape = (*of_parts[0].shape[:-1], matrix.shape[1])
     return reader.value([np.moveaxis(places.reshape(shape), -1, axis) for places in out])
@@ -555,6 +644,8 @@ def _dot_general(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequenc
     which = 0 if isinstance(inputs[0], Value) else 1
     value, summed, batch = sides[which]
     weights, of_weights, batch_of_weights = sides[1 - which]
+    assert isinstance(value, Value)
+    assert not isinstance(weights, Value)
     rows = [_as_rows(places, summed, batch) for places in reader.places(value)]
     dims = weights.aval.shape
     free = [axis for axis in range(len(dims)) if axis not in (*of_weights, *batch_of_weights)]
@@ -566,10 +657,10 @@ def _dot_general(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequenc
 
     out = reader.contract(rows, weights, prepare, (groups, depth, width))
     own = [axis for axis in range(len(value.shape)) if axis not in (*summed, *batch)]
-    sizes = [value.shape[axis] for axis in batch], [value.shape[axis] for axis in own], [dims[axis] for axis in free]
+    sizes = [*(value.shape[axis] for axis in (*batch, *own)), *(dims[axis] for axis in free)]
     results = []
     for places in out:
-        full = places.reshape(sum(sizes, []))
+        full = places.reshape(sizes)
         if which == 1:  # the parameters' axes come first
             n_batch, n_own = len(batch), len(own)
             order = [*range(n_batch), *range(n_batch + n_own, full.ndim), *range(n_batch, n_batch + n_own)]
@@ -608,10 +699,12 @@ def _convolution(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequenc
     numbers, params = eqn.params["dimension_numbers"], eqn.params
     if not isinstance(value, Value) or isinstance(kernel, Value) or params["batch_group_count"] != 1:
         raise UnreadableError("it convolves parameters, or values with each other")
+    if not params["window_strides"]:
+        raise UnreadableError("it convolves without space")
     groups, shape = params["feature_group_count"], eqn.outvars[0].aval.shape
     n_space = len(params["window_strides"])
     lhs = [places.transpose(numbers.lhs_spec) for places in reader.places(value)]  # batch, channels, space
-    n_batch, channels = lhs[0].shape[:2]
+    n_batch = lhs[0].shape[0]
     kernel_shape = [kernel.aval.shape[axis] for axis in numbers.rhs_spec]  # features, channels of a group, space
     features, of_group, window = kernel_shape[0], kernel_shape[1], kernel_shape[2:]
     out_space = [shape[axis] for axis in numbers.out_spec[2:]]
@@ -625,18 +718,19 @@ def _convolution(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequenc
         is_inside = (at >= 0) & (at % dilation == 0) & (at // dilation < size)
         where.append(np.where(is_inside, at // dilation, -1))
     # By position and tap: positions first, then taps, for each axis of space.
-    grids = []
+    of_axes = []
     for axis, places in enumerate(where):
         own = [1] * (2 * n_space)
         own[axis], own[n_space + axis] = places.shape
-        grids.append(places.reshape(own))
-    grids = np.broadcast_arrays(*grids) if grids else [np.zeros((), int)]
-    is_outside = np.any([grid < 0 for grid in grids], axis=0) if n_space else np.zeros((), bool)
+        of_axes.append(places.reshape(own))
+    grids: list[Any] = list(np.broadcast_arrays(*of_axes))
+    is_outside = np.any([grid < 0 for grid in grids], axis=0)
     n_positions, n_taps = math.prod(out_space), math.prod(window)
     zeros = reader.zero(of_group) if is_outside.any() else None
     rows = []
     for part in lhs:
-        taken = part[(slice(None), slice(None), *(np.maximum(grid, 0) for grid in grids))] if n_space else part
+        where_inside: tuple[Any, ...] = (slice(None), slice(None), *(np.maximum(grid, 0) for grid in grids))
+        taken = part[where_inside]
         taken = taken.reshape(n_batch, groups, of_group, n_positions, n_taps)
         if zeros is not None:
             outside = is_outside.reshape(n_positions, n_taps)
@@ -704,6 +798,8 @@ RULES: dict[str, Rule] = {
 }
 """What each primitive makes of values that depend on the configuration."""
 
+_LONGEST = 1 << 24
+"""Longer programs take too much memory themselves."""
 _FOLDED = 1 << 16
 """Constants of no more elements are computed while the network is read."""
 
@@ -720,7 +816,18 @@ def read(function: Callable[..., jax.Array], variables: Any, numbers: Any, *othe
     Raises:
         UnreadableError: the kernels can't evaluate it.
     """
-    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), (variables, *others, numbers))
+    try:
+        return _read(function, variables, numbers, others)
+    except (ArithmeticError, AssertionError, LookupError, NotImplementedError, TypeError, ValueError) as error:
+        # As of a network that takes integers alone; XLA evaluates what isn't understood.
+        reason = str(error).partition("\n")[0][:200]
+        raise UnreadableError(f"reading it ends in {type(error).__name__}: {reason}") from error
+
+
+def _read(function: Callable[..., jax.Array], variables: Any, numbers: Any, others: Sequence[Any]) -> Program:
+    shapes = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), (variables, *others, numbers)
+    )
     jaxpr = inlined(jax.make_jaxpr(function)(*shapes))
     if numbers.dtype not in (jnp.float32, jnp.float64):
         raise UnreadableError(f"its numbers are {numbers.dtype}, not float32 or float64")
@@ -731,6 +838,8 @@ def read(function: Callable[..., jax.Array], variables: Any, numbers: Any, *othe
         raise UnreadableError(f"ln ψ is {jaxpr.out_avals[0].dtype} of numbers of {reader.dtype}")
     results = np.array([places.item() for places in reader.places(result)])
     words, tables = assemble(reader.memory, inputs, results, reader.operations)
+    if len(words) > _LONGEST:
+        raise UnreadableError(f"its program has {len(words)} words, more than {_LONGEST}")
     wanted = [table.value for table in tables if not isinstance(table.value, np.ndarray)]
 
     def numbers_of(variables: Any) -> jax.Array:
@@ -784,8 +893,8 @@ def _fold(reader: Reader, eqn: Any, inputs: Sequence[Any]) -> None:
 
 
 @lru_cache
-def expression_of() -> dict[str, Any]:
-    """What the functions that the kernels compute at once make of x, as JAX and NetKet write them."""
+def named() -> dict[Any, str]:
+    """The functions that the kernels compute at once, by what they make of x as JAX and NetKet write them."""
     functions = {
         "gelu": jax.nn.gelu,
         "silu": jax.nn.silu,
@@ -795,9 +904,9 @@ def expression_of() -> dict[str, Any]:
     }
     found = {}
     for name, function in functions.items():
-        reader = Reader(np.dtype(np.float64))
+        reader = Reader(np.dtype(jnp.result_type(float)))
         jaxpr = inlined(jax.make_jaxpr(function)(jax.ShapeDtypeStruct((2,), jnp.result_type(float))))
         x = reader.value([reader.memory.new(2)])
         result = _follow(reader, jaxpr, x, 0)
-        found[name] = shape_of(result.parts[0], x.parts[0])
+        found[shape_of(result.parts[0], x.parts[0])] = name
     return found

@@ -103,14 +103,23 @@ def structure_of(sampler: Any, machine: Any, parameters: Any) -> Structure:
         reason = mismatch_reason(_as_found(found, subject), machine.apply, parameters, subject.configurations())
         if reason is TRACED:
             return TRACED
-        return found if reason is None else Structure(reason=reason)
+        return found if reason is None else _not_updated(reason)
 
     found = cached_answer("structure along chains", subject, parameters, answer)
     if found is TRACED or (found.first_layer is not None and are_traced(parameters)):
-        return Structure(reason=TRACED)
+        return _not_updated(TRACED)
     if found.first_layer is not None and not bool(_is_moderate(found.first_layer, subject, parameters)):
-        return Structure(reason=IMMODERATE)
+        return _not_updated(IMMODERATE)
     return found
+
+
+def _not_updated(reason: str) -> Structure:
+    return Structure(reason=f"its first layer isn't updated: {reason}")
+
+
+def makes_all_moves(sampler: Any, found: Structure) -> bool:
+    """Whether chains make all moves in Rust, which knows no constraint of a user's own."""
+    return found.rest is not None and not own_constraints(sampler.hilbert)
 
 
 def subject_of(sampler: Any, machine: Any) -> Subject:
@@ -185,9 +194,9 @@ class _Network:
             x, sums = (jnp.where(is_inside[:, None], a, b) for a, b in zip((x, sums), start, strict=True))
         layer, behind = found.first_layer, found.rest
         if layer is None:
-            evaluate, args = with_primitives(self.apply), (x,)
+            evaluate, args = with_primitives(self.apply), [x]
         elif behind is None:
-            evaluate, args = jax.vmap(layer.rest, (None, 0, 0)), (x, sums)
+            evaluate, args = jax.vmap(layer.rest, (None, 0, 0)), [x, sums]
         else:
             operands = behind.operands(variables)
             return self._probability(power, behind.evaluate(sums, operands), is_inside if self.constraints else None)

@@ -96,7 +96,7 @@ def sample_chain(
 
     structure = any_network.structure_of(sampler, machine, parameters)
     updates = structure.first_layer is not None
-    if structure.rest is not None:
+    if any_network.makes_all_moves(sampler, structure):
         numbers = np.arange(len(state.σ), dtype=np.uint32)
         return _any(sampler, machine, parameters, state, numbers, *static, 1, updates)
 

@@ -10,7 +10,7 @@ from ferroket._deprecation import renamed_attribute
 from ferroket.ansatz.layers import Layers
 from ferroket.operator.algebra.sectors import sectors
 from ferroket.sampler import chains, patching
-from ferroket.sampler.any_network import structure_of
+from ferroket.sampler.any_network import makes_all_moves, structure_of
 from ferroket.sampler.metropolis import MetropolisSampler
 
 
@@ -89,12 +89,8 @@ def explain(vstate: Any) -> Explanation:
         search = chains.search_of(name, sampler, sampled_model_of(vstate)[0], vstate.chain_length)
         rest = structure.rest
         n_layers = len(rest.activations) if isinstance(rest, Layers) else 0
-        path = "chains in Rust" if rest is not None else "chains in Rust around the network"
-        reasons = [*found.reasons]
-        if structure.reason is not None:
-            reasons.append(
-                f"its first layer isn't updated: {structure.reason}" if layer is None else f"XLA evaluates the rest: {structure.reason}"
-            )
+        path = "chains in Rust" if makes_all_moves(sampler, structure) else "chains in Rust around the network"
+        reasons = [*found.reasons, *filter(None, [structure.reason])]
         words = "" if rest is None else str(rest)
         return Explanation(path, name, None, reasons, width, n_layers, words, search.together)
     return Explanation("chains in Rust", found.rule.name, found.ansatz.name)

@@ -33,12 +33,12 @@ impl<T: Real> Program<T> {
             format!("the program of a network takes {} numbers, but its tables have {}", words.numbers, tables.len())
         })?;
         if first.saturating_add(inputs) > places || results.iter().any(|&place| place >= places) {
-            return Err(wrong(format!("it has {places} places, but names others")));
+            return Err(wrong(&format!("it has {places} places, but names others")));
         }
         let count = words.number()?;
         let operations = (0..count).map(|_| Operation::read(&mut words, tables)).collect::<Result<_, _>>()?;
         if !words.is_empty() {
-            return Err(wrong("it goes on behind its end".into()));
+            return Err(wrong("it goes on behind its end"));
         }
         Ok(Self { inputs, first, results, places, operations })
     }
@@ -134,5 +134,88 @@ impl<T: Real> WithSimd for Evaluate<'_, T> {
             }
             done += count;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numbers::each_level;
+    use proptest::prelude::*;
+
+    /// `relu(x W) · y` with W `(depth, width)` from the tables, where y are the other inputs: in words as Python writes them.
+    fn words(depth: usize, width: usize) -> Vec<i32> {
+        let [depth, width] = [depth as i32, width as i32];
+        let (x, y, products, result) = (0, depth, depth + width, depth + 2 * width);
+        let mut words = vec![depth + width, 0, 2, result, result + 1, result + 2, depth * width, 4];
+        // Each x by itself, so that runs have any length.
+        words.extend([0, 1, 1, width, depth, depth, products, 0, x]);
+        words.extend([3, width, 1, 2, 0, products, 1, 36, 1, 0, 0, 0, 1, 1, products]);
+        words.extend([1, 1, 1, 1, width, result]);
+        words.extend(products..products + width);
+        words.extend(y..y + width);
+        words.extend([2, 1, width, 1, result + 1]);
+        words.extend(products..products + width);
+        words
+    }
+
+    fn numbers(seed: usize, len: usize) -> Vec<f64> {
+        (0..len).map(|i| ((seed + 1) as f64 * (i + 1) as f64).sin()).collect()
+    }
+
+    fn evaluate(program: &Program<f64>, inputs: &[f64]) -> Vec<f64> {
+        let mut results = vec![0.0; inputs.len() / program.inputs() * program.results()];
+        Lanes::default().evaluate(program, inputs, &mut results);
+        results
+    }
+
+    proptest! {
+        #[test]
+        fn products_functions_and_sums(rows in 1_usize..40, depth in 1_usize..20, width in 1_usize..20, seed in 0_usize..99) {
+            let weights = numbers(seed, depth * width);
+            let program = Program::new(&words(depth, width), &weights).expect("a program");
+            let inputs = numbers(seed + 1, rows * (depth + width));
+            for _ in each_level() {
+                let found = evaluate(&program, &inputs);
+                for (row, found) in inputs.chunks(depth + width).zip(found.chunks(2)) {
+                    let (x, y) = row.split_at(depth);
+                    let product = |m: usize| x.iter().zip(weights.chunks(width)).map(|(x, w)| x * w[m]).sum::<f64>().max(0.0);
+                    let sum: f64 = y.iter().enumerate().map(|(m, y)| y * product(m)).sum();
+                    let greatest = (0..width).map(product).fold(0.0, f64::max);
+                    prop_assert!((found[0] - sum).abs() < 1e-13 * (depth * width) as f64);
+                    prop_assert!((found[1] - greatest).abs() < 1e-13 * depth as f64);
+                    // The same to the bit beside whichever others.
+                    prop_assert_eq!(&evaluate(&program, row), found);
+                }
+            }
+        }
+
+        /// Whatever the words are, there is an error or a program whose places exist.
+        #[test]
+        fn words_that_are_wrong_do_no_harm(place in 0_usize..60, word in -3_i32..60) {
+            let mut words = words(3, 2);
+            let place = place % words.len();
+            words[place] = word;
+            let weights = numbers(0, 6);
+            if let Ok(program) = Program::new(&words, &weights) && program.inputs() > 0 {
+                evaluate(&program, &numbers(1, 5 * program.inputs()));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let message = |words: &[i32]| Program::<f64>::new(words, &[0.0; 6]).expect_err("wrong").to_string();
+        let right = words(3, 2);
+        assert!(message(&right[..9]).ends_with("it ends too early"));
+        let with = |place: usize, word: i32| {
+            let mut words = right.clone();
+            words[place] = word;
+            message(&words)
+        };
+        assert!(with(6, 7).ends_with("takes 7 numbers, but its tables have 6"), "{}", with(6, 7));
+        assert!(with(8, 9).ends_with("there is no operation 9"));
+        assert!(with(3, 99).ends_with("it has 9 places, but names others"), "{}", with(3, 99));
+        assert!(with(0, -1).ends_with("it has the number -1"));
     }
 }

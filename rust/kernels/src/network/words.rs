@@ -5,7 +5,7 @@ use crate::error::check;
 
 /// The words that are left, and what they may name.
 pub(super) struct Words<'a> {
-    words: &'a [i32],
+    rest: &'a [i32],
     /// How many places there are.
     pub(super) places: usize,
     /// How many numbers the tables have.
@@ -14,18 +14,18 @@ pub(super) struct Words<'a> {
 
 impl<'a> Words<'a> {
     pub(super) fn new(words: &'a [i32]) -> Self {
-        Self { words, places: 0, numbers: 0 }
+        Self { rest: words, places: 0, numbers: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.words.is_empty()
+        self.rest.is_empty()
     }
 
     /// The next number.
     pub(super) fn number(&mut self) -> Result<usize, Error> {
-        let (&word, rest) = self.words.split_first().ok_or_else(|| wrong("it ends too early".into()))?;
-        self.words = rest;
-        usize::try_from(word).map_err(|_| wrong(format!("it has the number {word}")))
+        let (&word, others) = self.rest.split_first().ok_or_else(|| wrong("it ends too early"))?;
+        self.rest = others;
+        usize::try_from(word).map_err(|_| wrong(&format!("it has the number {word}")))
     }
 
     /// The next number, which is below a limit.
@@ -45,7 +45,7 @@ impl<'a> Words<'a> {
 
     /// So many places, each of which begins a run of `length`.
     pub(super) fn runs(&mut self, count: usize, length: usize) -> Result<Vec<u32>, Error> {
-        check(count <= self.words.len(), || message("it ends too early"))?;
+        check(count <= self.rest.len(), || message("it ends too early"))?;
         (0..count).map(|_| Ok(self.run(length)? as u32)).collect()
     }
 
@@ -62,6 +62,6 @@ fn message(what: &str) -> String {
     format!("the program of a network is wrong: {what}")
 }
 
-pub(super) fn wrong(what: String) -> Error {
-    Error::Tables(message(&what))
+pub(super) fn wrong(what: &str) -> Error {
+    Error::Tables(message(what))
 }

@@ -51,6 +51,10 @@ pub trait Functions: Copy {
     #[must_use]
     fn is_negative(x: Self) -> bool;
 
+    /// Whether x is no number.
+    #[must_use]
+    fn is_nan(x: Self) -> bool;
+
     /// Whether x is neither infinite nor NaN.
     #[must_use]
     fn is_finite(x: Self) -> bool;
@@ -187,7 +191,7 @@ macro_rules! functions {
                     let (scaled, shift) = if is_small { (x * $scale, $shift) } else { (x, 0.0) };
                     // x = m 2^e with m from √½ to √2
                     let bits = scaled.to_bits().wrapping_add((1.0 as $t).to_bits() - $root);
-                    let exponent = <$t>::from_bits(WHOLE.to_bits() + (bits >> $mantissa)) - (WHOLE + $bias as $t) - shift;
+                    let exponent = <$t>::from_bits(WHOLE.to_bits() + (bits >> $mantissa)) - (WHOLE + <$t>::from($bias as u16)) - shift;
                     let m = <$t>::from_bits((bits & ((1 << $mantissa) - 1)) + $root);
                     let z = (m - 1.0) / (m + 1.0);
                     let series = polynomial(z * z, const { artanh::<$ln>() });
@@ -238,6 +242,11 @@ macro_rules! functions {
                 #[inline(always)]
                 fn is_negative(x: Self) -> bool {
                     x.to_bits() >> ($bits::BITS - 1) == 1
+                }
+
+                #[inline(always)]
+                fn is_nan(x: Self) -> bool {
+                    x.is_nan()
                 }
 
                 #[inline(always)]

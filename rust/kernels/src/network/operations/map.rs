@@ -138,11 +138,11 @@ impl<T: Real> Map<T> {
                 1 => Operand::Places(words.runs(elements, 1)?),
                 2 => Operand::Table(tables[words.numbers(elements)?..][..elements].to_vec()),
                 3 => Operand::Number(tables[words.numbers(1)?]),
-                kind => return Err(wrong(format!("there is no operand of kind {kind}"))),
+                kind => return Err(wrong(&format!("there is no operand of kind {kind}"))),
             });
         }
         if n_operands > registers {
-            return Err(wrong(format!("{n_operands} operands are more than {registers} registers")));
+            return Err(wrong(&format!("{n_operands} operands are more than {registers} registers")));
         }
         let mut steps = Vec::new();
         for _ in 0..words.number()? {
@@ -152,8 +152,8 @@ impl<T: Real> Map<T> {
             for arg in &mut args {
                 *arg = words.below(registers, "a register")?;
             }
-            if args.contains(&result) && result != 0 {
-                return Err(wrong("a step writes what it reads".into()));
+            if result < n_operands || args.contains(&result) {
+                return Err(wrong("a step writes what it reads"));
             }
             steps.push(Step { instruction, result, args });
         }
@@ -256,8 +256,8 @@ impl Step {
             I::Sub => of_two!(x, y => x - y),
             I::Mul => of_two!(x, y => x * y),
             I::Div => of_two!(x, y => x / y),
-            I::Max => of_two!(x, y => if x > y || x != x { x } else { y }),
-            I::Min => of_two!(x, y => if x < y || x != x { x } else { y }),
+            I::Max => of_two!(x, y => if x > y || T::is_nan(x) { x } else { y }),
+            I::Min => of_two!(x, y => if x < y || T::is_nan(x) { x } else { y }),
             I::Less => of_two!(x, y => is(x < y)),
             I::LessEqual => of_two!(x, y => is(x <= y)),
             I::Greater => of_two!(x, y => is(x > y)),

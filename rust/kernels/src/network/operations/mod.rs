@@ -35,7 +35,7 @@ impl<T: Real> Operation<T> {
             1 => Self::Pair(Pair::read(words)?),
             2 => Self::Reduce(Reduce::read(words)?),
             3 => Self::Map(Map::read(words, tables)?),
-            code => return Err(wrong(format!("there is no operation {code}"))),
+            code => return Err(wrong(&format!("there is no operation {code}"))),
         })
     }
 

@@ -30,10 +30,10 @@ impl Reduce {
             1 => Kind::Greatest,
             2 => Kind::Least,
             3 => Kind::Product,
-            _ => return Err(wrong(format!("there is no reduction {kind}"))),
+            _ => return Err(wrong(&format!("there is no reduction {kind}"))),
         };
         if depth == 0 {
-            return Err(wrong("it reduces nothing".into()));
+            return Err(wrong("it reduces nothing"));
         }
         let out = words.run(rows)?;
         Ok(Self { depth, kind, out, places: words.runs(rows.saturating_mul(depth), 1)? })
@@ -63,13 +63,13 @@ impl Reduce {
                 width,
                 places,
                 #[inline(always)]
-                |a, b| if a > b || a != a { a } else { b },
+                |a, b| if a > b || T::is_nan(a) { a } else { b },
             ),
             Kind::Least => self.by(
                 width,
                 places,
                 #[inline(always)]
-                |a, b| if a < b || a != a { a } else { b },
+                |a, b| if a < b || T::is_nan(a) { a } else { b },
             ),
         }
     }

@@ -1,0 +1,281 @@
+"""What is read of networks, evaluated by the kernels and by their readable twin, beside JAX."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import netket as nk
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lanes_in_numpy import evaluate
+
+import ferroket as fk
+from ferroket.bench import models
+from ferroket.ffi import network
+from ferroket.network import UnreadableError, read, structure
+from ferroket.network.numbers import FUNCTIONS, INSTRUCTIONS
+from generated_operators import checks
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+SQUARE = nk.graph.Square(4)
+X = jax.ShapeDtypeStruct((16,), np.float64)
+ROWS = 37  # no multiple of the lanes of any processor
+
+
+def compare(function: Callable[..., Any], variables: Any, inputs: Any, tolerance: float = 1e-12) -> None:
+    """The kernels, their twin and JAX give the same numbers."""
+    program = read(function, variables, inputs[0])
+    tables = jax.jit(program.tables)(variables)
+    expected = np.asarray(jax.jit(jax.vmap(function, (None, 0)))(variables, inputs))
+    twin = evaluate(program.words, np.asarray(tables), np.asarray(inputs))
+    kernels = np.asarray(network(inputs, program.words, tables, 1 + program.is_complex))
+    for found in (twin, kernels):
+        value = found[:, 0] + (1j * found[:, 1] if program.is_complex else 0)
+        assert np.iscomplexobj(expected) == program.is_complex
+        np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
+    # A configuration is the same to the bit beside whichever others it is.
+    np.testing.assert_array_equal(
+        np.asarray(network(inputs[5:6], program.words, tables, kernels.shape[1]))[0], kernels[5]
+    )
+
+
+def numbers(seed: int, *shape: int, dtype: Any = float) -> jax.Array:
+    made: jax.Array = jax.random.normal(jax.random.key(seed), shape, dtype)
+    return made
+
+
+class Attention(nn.Module):
+    """A vision transformer's block, of whatever numbers."""
+
+    dtype: Any = jnp.float64
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        of = {"dtype": self.dtype, "param_dtype": self.dtype}
+        x = nn.Dense(6, **of)(x.reshape(-1, 4, 4).astype(self.dtype))
+        y = nn.MultiHeadDotProductAttention(2, **of)(nn.LayerNorm(**of)(x))
+        x = x + nn.Dense(6, **of)(nn.gelu(nn.Dense(8, **of)(nn.LayerNorm(**of)(x + y))))
+        return jax.nn.logsumexp(nn.Dense(3, **of)(x.mean(axis=1)), axis=-1)
+
+
+class Convolutions(nn.Module):
+    """Convolutions with all kinds of edges, strides and groups."""
+
+    dtype: Any = float
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = nn.Conv(4, (3, 3), padding="CIRCULAR", param_dtype=self.dtype)(x.reshape(-1, 4, 4, 1))
+        y = nn.Conv(4, (3, 2), padding="SAME", feature_group_count=2, param_dtype=self.dtype)(jnp.tanh(x))
+        y = nn.Conv(6, (2, 2), strides=2, padding="VALID", param_dtype=self.dtype)(jnp.sin(x + y))
+        y = nn.ConvTranspose(3, (2, 2), strides=(2, 2), padding="SAME", param_dtype=self.dtype)(y)
+        return nk.nn.activation.log_cosh(y).sum(axis=(1, 2, 3))
+
+
+NETWORKS = {
+    "MLP": nk.models.MLP(hidden_dims=(5, 9), param_dtype=float),
+    "complex MLP": nk.models.MLP(hidden_dims=(5, 3), param_dtype=complex),
+    "attention": Attention(),
+    "convolutions": Convolutions(),
+    "complex convolutions": Convolutions(complex),
+    "ResCNN": models.ResCNN((4, 4)),
+    "ViT": models.ViT((4, 4)),
+    "GCNN by Fourier transforms": nk.models.GCNN(SQUARE, layers=2, features=3, mode="fft"),
+    "complex GCNN by Fourier transforms": nk.models.GCNN(SQUARE, layers=2, features=2, mode="fft", param_dtype=complex),
+    "GCNN": nk.models.GCNN(SQUARE, layers=2, features=3, mode="irreps", param_dtype=float),
+    "GCNN with parity": nk.models.GCNN(SQUARE, layers=2, features=2, parity=1),
+    "RBM": nk.models.RBM(param_dtype=complex),
+    "RBMSymm": nk.models.RBMSymm(symmetries=SQUARE.translation_group(), alpha=2, param_dtype=complex),
+    "RBMModPhase": nk.models.RBMModPhase(),
+    "Jastrow": nk.models.Jastrow(),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks(name: str) -> None:
+    model, hilbert = NETWORKS[name], nk.hilbert.Spin(0.5, 16)
+    x = hilbert.random_state(jax.random.key(1), ROWS, dtype=float)
+    variables = jax.tree.map(
+        lambda leaf: leaf + 0.1 * numbers(2, *leaf.shape, dtype=leaf.dtype), model.init(jax.random.key(0), x)
+    )
+    compare(lambda variables, x: model.apply(variables, x[None])[0], variables, x, 1e-9)
+    found = structure(model.apply, variables, X, key=model)
+    assert (found.rest is not None, found.reason) == (True, None)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_single_precision(dtype: Any) -> None:
+    model = Convolutions(dtype)
+    x = nk.hilbert.Spin(0.5, 16).random_state(jax.random.key(1), ROWS, dtype=np.float32)
+    compare(lambda variables, x: model.apply(variables, x[None])[0], model.init(jax.random.key(0), x), x, 2e-5)
+
+
+EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
+    **{
+        name: getattr(jnp, name)
+        for name in ("exp", "expm1", "tanh", "sin", "cos", "sinh", "cosh", "abs", "sign", "square", "negative")
+    },
+    **{
+        f"{function.__name__} of squares": lambda x, function=function: function(x**2 + 1e-3)
+        for function in (jnp.log, jnp.log1p, jnp.sqrt, jnp.reciprocal)
+    },
+    "rsqrt": lambda x: jax.lax.rsqrt(x**2 + 0.1),
+    "power": lambda x: x**3 + 1 / (x**2 + 1) ** 2,
+    "clip": lambda x: jnp.clip(x, -0.3, 0.7) / (2 + x),
+    "where": lambda x: jnp.where((x > 0.2) & ~(x >= 1) | (x < -1), x, jnp.where(x <= 0, 2 * x, jnp.minimum(x, 0.1))),
+    "angle": lambda x: jnp.arctan2(x, jnp.roll(x, 1)),
+    "is finite": lambda x: jnp.where(jnp.isfinite(1 / jnp.maximum(x, 0)), x, 3.0),
+    "equal": lambda x: jnp.where(x == jnp.maximum(x, 0), 1.0, x) + (jnp.sign(x) != 1),
+    **{name: getattr(jax.nn, name) for name in ("gelu", "silu", "softplus", "relu", "elu", "selu", "sigmoid")},
+    "log_cosh": nk.nn.activation.log_cosh,
+    "sums": lambda x: jnp.cumsum(x) + jnp.cumsum(x, axis=0)[::-1] + x.max() - x.min() + jax.lax.cumsum(x, reverse=True),
+    "products": lambda x: (x[:3, None] @ x[None, 3:6] + jnp.outer(x[:3], x[3:6])).ravel() + (1 + 0.1 * x).prod(),
+    "moves": lambda x: jnp.concatenate(
+        [x[::-2], jnp.pad(x[2:4], (1, 2)), jnp.roll(x, 2)[np.array([3, 1, 1])], x.reshape(3, -1).T.ravel()]
+    ),
+    "a long expression": lambda x: functools.reduce(lambda y, _: jnp.tanh(y) + 0.5 * x, range(300), x),
+    "Fourier transform": lambda x: jnp.abs(jnp.fft.fft(x)) + jnp.fft.irfft(jnp.fft.rfft(x) ** 2, len(x)),
+}
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_functions(name: str) -> None:
+    function, inputs = EXPRESSIONS[name], numbers(3, ROWS, 6)
+    weights = numbers(4, 64)
+
+    def log_psi(w: Any, x: Any) -> Any:
+        y = function(x).ravel()
+        return (w[: y.size] * y).sum()
+
+    compare(log_psi, weights, inputs)
+
+
+COMPLEX = {
+    **{
+        name: getattr(jnp, name)
+        for name in ("exp", "tanh", "sinh", "cosh", "sin", "cos", "log", "log1p", "conj", "square", "negative")
+    },
+    "quotient": lambda z: z / (2 + z[::-1]) - (1 + 2j) / (3 + z),
+    "power": lambda z: z**3 + (2 + z) ** -2,
+    "parts": lambda z: z.real + 2j * jnp.abs(z) + z.imag * z,
+    "attention": lambda z: (z[:3, None] @ z[None, 3:]).ravel() + (z.real[:3, None] @ z[None, 3:]).ravel(),
+    "log_cosh": nk.nn.activation.log_cosh,
+    "where": lambda z: jnp.where(z.real > 0, z, 2j),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_functions_of_complex_numbers(name: str) -> None:
+    function, inputs, weights = COMPLEX[name], numbers(5, ROWS, 12), numbers(6, 64, dtype=complex)
+
+    def log_psi(w: Any, x: Any) -> Any:
+        y = function(jax.lax.complex(x[:6], x[6:])).ravel()
+        return (w[: y.size] * y).sum()
+
+    compare(log_psi, weights, inputs)
+
+
+@checks(20)
+@given(data=st.data())
+def test_products_with_parameters(data: st.DataObject) -> None:
+    """Of any shapes, with the axes in any order."""
+    sizes = {axis: data.draw(st.integers(1, 6), axis) for axis in "abcdefg"}
+    subscripts = data.draw(
+        st.sampled_from(["ab,bc->ac", "abc,dc->dab", "ab,abc->ca", "abc,dbe->aced", "ab,cd->abcd", "abc,cba->b"])
+    )
+    (left, right), out = subscripts.split("->")[0].split(","), subscripts.split("->")[1]
+    dtypes = data.draw(st.sampled_from([(float, float), (float, complex), (complex, complex), (complex, float)]))
+    is_pair = data.draw(st.booleans())
+    shapes = [tuple(sizes[axis] for axis in side) for side in (left, right)]
+    counts = [int(np.prod(shape)) for shape in shapes]
+    weights, scale = numbers(1, *shapes[1], dtype=dtypes[1]), numbers(2, int(np.prod([sizes[axis] for axis in out])))
+
+    def value(flat: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        return (flat if dtype is float else jax.lax.complex(flat, jnp.sin(flat))).reshape(shape)
+
+    def function(variables: Any, x: Any) -> Any:
+        weights, scale = variables
+        a = value(x[: counts[0]], shapes[0], dtypes[0])
+        b = value(x[counts[0] :], shapes[1], dtypes[1]) if is_pair else weights
+        return (jnp.einsum(subscripts, a, b).ravel() * scale).sum()
+
+    compare(function, (weights, scale), numbers(3, 7, sum(counts)), 1e-11)
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda w, x: jax.lax.erf(x).sum(), "the kernels have no 'erf'"),
+        (lambda w, x: jnp.sort(x)[0], "the kernels have no 'sort'"),
+        (lambda w, x: w[x.astype(int)].sum(), "it makes integers of numbers"),
+        (lambda w, x: x.astype(np.float32).sum().astype(float), "it has numbers of float32 among those of float64"),
+        (lambda w, x: w.sum(), "its value doesn't depend on the configuration"),
+        (lambda w, x: ((x > 0).astype(int) & 3).sum() * w[0], "it has 'and' of the bits of integers"),
+        (lambda w, x: ((x > 0).astype(int) // 2).sum() * w[0], "of integers"),
+        (lambda w, x: jax.lax.reduce_precision(x, 8, 7).sum(), "the kernels have no 'reduce_precision'"),
+        (lambda w, x: w[x].sum(), "reading it ends in TypeError: Indexer must have integer or boolean type"),
+        (lambda w, x: (x @ w).astype(np.float32), "it has numbers of float32 among those of float64"),
+    ],
+)
+def test_what_cannot_be_read_is_told(function: Any, reason: str) -> None:
+    with pytest.raises(UnreadableError, match=reason):
+        read(function, numbers(1, 6), jax.ShapeDtypeStruct((6,), float))
+
+
+def test_the_kernels_have_the_same_instructions() -> None:
+    assert set(FUNCTIONS) == set(INSTRUCTIONS)
+    for place, name in enumerate(INSTRUCTIONS):
+        function = FUNCTIONS[name]
+        count = function.nin if isinstance(function, np.ufunc) else function.__code__.co_argcount
+        words = [
+            count,
+            0,
+            1,
+            count,
+            count + 1,
+            0,
+            1,
+            3,
+            1,
+            count,
+            count + 1,
+        ]  # inputs, the result, places, tables, operations
+        words += [part for arg in range(count) for part in (0, arg)]
+        words += [1, place, count, *range(count), *(0,) * (3 - count), 1, count, count]
+        inputs = np.array([[0.3, 0.4, -0.5], [-0.7, 0.2, 0.9], [0.0, 1.5, 2.5]])[:, :count]
+        inputs = np.abs(inputs) + 0.1 if name in ("sqrt", "rsqrt", "log", "reciprocal") else inputs
+        found = network(jnp.asarray(inputs), np.array(words), jnp.zeros(0), 1)
+        np.testing.assert_allclose(np.asarray(found)[:, 0], function(*inputs.T).astype(float), atol=1e-14, err_msg=name)
+
+
+def test_programs_that_are_wrong_are_refused() -> None:
+    program = read(lambda w, x: jnp.tanh(x @ w).sum(), numbers(1, 6, 3), jax.ShapeDtypeStruct((6,), float))
+    tables, x = program.tables(numbers(1, 6, 3)), numbers(2, 4, 6)
+    for words, reason in [
+        (program.words[:-1], "it ends too early"),
+        (np.append(program.words, 1), "it goes on behind its end"),
+        (np.where(program.words == 18, 19, program.words), "numbers"),
+        (np.where(np.arange(program.words.size) == 3, 999, program.words), "but names others"),
+    ]:
+        with pytest.raises(jax.errors.JaxRuntimeError, match=reason):
+            network(x, words, tables, 1).block_until_ready()
+    with pytest.raises(jax.errors.JaxRuntimeError, match="the program takes 6 numbers, not 5"):
+        network(x[:, :5], program.words, tables, 1).block_until_ready()
+
+
+def test_local_energies_and_chains_take_programs() -> None:
+    hilbert = nk.hilbert.Spin(0.5, 16, total_sz=0)
+    operator = fk.operator.Heisenberg(hilbert, SQUARE)
+    sampler = fk.sampler.MetropolisExchange(hilbert, graph=SQUARE, n_chains=4, dtype=float)
+    state = nk.vqs.MCState(sampler, models.ResCNN((4, 4)), n_samples=16, seed=1)
+    assert "the rest is evaluated in Rust" in str(fk.explain(state, operator))
+    assert fk.sampler.explain(state).path == "chains in Rust"
+    theirs = nk.operator.Heisenberg(hilbert, SQUARE)
+    found, expected = (np.asarray(state.local_estimators(one).ravel()) for one in (operator, theirs))
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
