@@ -481,6 +481,34 @@ fk.initialize()
         assert not ours, job.stderr
 
 
+def test_a_rank_whose_coordinator_is_gone_leaves_it_to_others_to_say_so() -> None:
+    """Rank 0 is killed while JAX connects, at which JAX raises an error on the others."""
+    script = """
+import os, time
+import ferroket as fk
+from ferroket.distributed import jax_start
+
+def initialize(**settings):
+    if settings["process_id"] == 0:
+        time.sleep(1)
+        os.kill(os.getpid(), 9)
+    raise RuntimeError("the coordinator is gone")
+
+load = jax_start.load
+def load_and_replace():
+    load()
+    import jax
+    jax.distributed.initialize = initialize
+jax_start.load = load_and_replace
+fk.initialize()
+"""
+    job = run_ranks(script, 3, timeout=60)
+    assert job.returncode != 0
+    ours = [line for line in job.stderr.splitlines() if line.startswith("ferroket: ")]
+    assert len(ours) == 1, job.stderr
+    assert ours[0].startswith("ferroket: rank 0 of 3 on "), job.stderr
+
+
 @pytest.mark.parametrize("mpi", PREFIXES)
 def test_an_uncaught_exception_on_one_rank_ends_the_job(mpi: str) -> None:
     script = (

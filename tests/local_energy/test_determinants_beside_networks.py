@@ -83,7 +83,7 @@ def test_products_of_models() -> None:
     state, ours = make_state(model, FERMIONS, scale=0.5), fk.accelerate(theirs)
     found = fk.explain(state, ours)
     assert (found.path, found.determinants) == ("any network", 1)
-    assert "the rest is evaluated in Rust" in str(found)
+    assert "evaluated in Rust, in lanes" in str(found)
     assert "it is something times a determinant, whose ratios come from Rust" in str(found)
     x = FERMIONS.all_states()
     values = values_by(nk.vqs.get_local_kernel(state, ours), state._apply_fun, state.variables, x, ours)

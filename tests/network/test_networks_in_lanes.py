@@ -274,7 +274,7 @@ def test_local_energies_and_chains_take_programs() -> None:
     operator = fk.operator.Heisenberg(hilbert, SQUARE)
     sampler = fk.sampler.MetropolisExchange(hilbert, graph=SQUARE, n_chains=4, dtype=float)
     state = nk.vqs.MCState(sampler, models.ResCNN((4, 4)), n_samples=16, seed=1)
-    assert "the rest is evaluated in Rust" in str(fk.explain(state, operator))
+    assert "evaluated in Rust, in lanes" in str(fk.explain(state, operator))
     assert fk.sampler.explain(state).path == "chains in Rust"
     theirs = nk.operator.Heisenberg(hilbert, SQUARE)
     found, expected = (np.asarray(state.local_estimators(one).ravel()) for one in (operator, theirs))

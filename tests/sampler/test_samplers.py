@@ -274,7 +274,7 @@ def test_what_layers_are_evaluated_in_rust() -> None:
     assert found.reasons[-1] == "XLA evaluates the rest: the kernels have no 'erf'"
     found = fk.sampler.explain(make_state(sampler, COMPLEX_MLP))
     assert (found.path, found.first_layer, found.layers) == ("chains in Rust", 10, 0)
-    assert str(found).endswith("\nthe rest is evaluated in Rust: 2 operations, 1 of them products")
+    assert str(found).endswith("\nevaluated in Rust, in lanes: 2 operations, 1 of them products")
     even = fk.sampler.MetropolisLocal(nk.hilbert.Spin(0.5, 6, constraint=Parity()))
     assert fk.sampler.explain(make_state(even, MLP)).path == "chains in Rust around the network"
 

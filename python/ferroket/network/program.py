@@ -194,7 +194,7 @@ class Program:
 
     def __str__(self) -> str:
         products = sum(isinstance(one, Contract | Pair) for one in self.operations)
-        return f"the rest is evaluated in Rust: {len(self.operations)} operations, {products} of them products"
+        return f"evaluated in Rust, in lanes: {len(self.operations)} operations, {products} of them products"
 
 
 def assemble(

@@ -537,32 +537,19 @@ def _log1p(e: Expressions, x: Complex) -> Complex:
     return e.of("mul", e.number(0.5), e.of("log1p", more)), e.of("atan2", x[1], e.of("add", e.number(1), x[0]))
 
 
-def _cosh(e: Expressions, x: Complex) -> Complex:
-    return (
-        e.of("mul", e.of("cosh", x[0]), e.of("cos", x[1])),
-        e.of("mul", e.of("sinh", x[0]), e.of("sin", x[1])),
-    )
+def _crossed(real: tuple[str, str], imaginary: tuple[str, str]) -> Callable[[Expressions, Complex], Complex]:
+    """Products of a function of the real part and one of the imaginary part."""
 
+    def of(e: Expressions, x: Complex) -> Complex:
+        first, second = (e.of("mul", e.of(f, x[0]), e.of(g, x[1])) for f, g in (real, imaginary))
+        return first, second
 
-def _sinh(e: Expressions, x: Complex) -> Complex:
-    return (
-        e.of("mul", e.of("sinh", x[0]), e.of("cos", x[1])),
-        e.of("mul", e.of("cosh", x[0]), e.of("sin", x[1])),
-    )
-
-
-def _sin(e: Expressions, x: Complex) -> Complex:
-    return (
-        e.of("mul", e.of("sin", x[0]), e.of("cosh", x[1])),
-        e.of("mul", e.of("cos", x[0]), e.of("sinh", x[1])),
-    )
+    return of
 
 
 def _cos(e: Expressions, x: Complex) -> Complex:
-    return (
-        e.of("mul", e.of("cos", x[0]), e.of("cosh", x[1])),
-        e.of("neg", e.of("mul", e.of("sin", x[0]), e.of("sinh", x[1]))),
-    )
+    real, imaginary = _crossed(("cos", "cosh"), ("sin", "sinh"))(e, x)
+    return real, e.of("neg", imaginary)
 
 
 def _tanh(e: Expressions, x: Complex) -> Complex:
@@ -592,11 +579,11 @@ COMPLEX: dict[str, Callable[..., Complex]] = {
     "exp": _exp,
     "log": _log,
     "log1p": _log1p,
-    "sin": _sin,
+    "sin": _crossed(("sin", "cosh"), ("cos", "sinh")),
     "cos": _cos,
     "tanh": _tanh,
-    "cosh": _cosh,
-    "sinh": _sinh,
+    "cosh": _crossed(("cosh", "cos"), ("sinh", "sin")),
+    "sinh": _crossed(("sinh", "cos"), ("cosh", "sin")),
     "abs": _abs,
 }
 """What functions of complex numbers make of real and imaginary parts."""

@@ -10,8 +10,11 @@ use pyo3::prelude::*;
 
 /// How often it is looked whether the other ranks of the node are there.
 const POLL: Duration = Duration::from_secs(1);
-/// How long the rank that says that one has ended is given to end the others.
-const OTHERS_TURN: Duration = Duration::from_secs(5);
+/// How long the rank that says that one has ended waits before it ends: the others have to find the same, and not that this
+/// one has ended, too.
+const BEFORE_ITS_END: Duration = Duration::from_secs(3);
+/// How long it is given to end the others.
+const OTHERS_TURN: Duration = Duration::from_secs(6);
 
 /// Context manager: if its block takes longer than `seconds`, writes `message` to stderr and ends the process with
 /// exit code 1, at which the launcher ends the others. 0 seconds is no deadline. If another rank of the node ends before,
@@ -66,6 +69,7 @@ fn wait(rank: usize, limit: Option<Duration>, message: &str, left: &Receiver<()>
                     "ferroket: {ended} ended before the ranks had met in fk.initialize(): by an error that is shown \
                      above, killed, or at the end of a script that doesn't call it. So the whole job ends"
                 ));
+                std::thread::sleep(BEFORE_ITS_END);
             } else if !is_inside(OTHERS_TURN) {
                 return;
             }

@@ -25,12 +25,12 @@ pub(crate) struct Contract<T> {
 /// So many outputs are summed up at once, in registers; what is left in fewer.
 const BLOCKS: [usize; 4] = [8, 4, 2, 1];
 
-/// The outputs in blocks: the first one of each, and how many. With few registers the largest blocks are left out.
+/// The outputs in blocks: the first one of each, and how many.
 #[inline(always)]
-fn blocks(width: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+fn blocks(width: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut first = 0;
     std::iter::from_fn(move || {
-        let block = BLOCKS.into_iter().find(|&block| block <= most && first + block <= width)?;
+        let block = BLOCKS.into_iter().find(|&block| first + block <= width)?;
         first += block;
         Some((first - block, block))
     })
@@ -46,7 +46,7 @@ impl<T: Real> Contract<T> {
         let runs = words.runs(groups.saturating_mul(positions).saturating_mul(depth / length), length)?;
         let mut weights = Vec::with_capacity(all);
         for group in tables[first..first + all].chunks_exact((depth * width).max(1)) {
-            for (first, block) in blocks(width, BLOCKS[0]) {
+            for (first, block) in blocks(width) {
                 weights.extend(group.chunks_exact(width).flat_map(|row| row[first..first + block].iter().copied()));
             }
         }
@@ -66,18 +66,19 @@ impl<T: Real> Contract<T> {
         let groups = self.weights.chunks_exact((depth * width).max(1));
         for (weights, runs) in groups.zip(self.runs.chunks_exact((positions * n_runs).max(1))) {
             for runs in runs.chunks_exact(n_runs.max(1)) {
-                for (first, block) in blocks(width, BLOCKS[0]) {
+                for (first, block) in blocks(width) {
                     let weights = &weights[first * depth..][..block * depth];
                     let out = out + first;
                     match block {
+                        // Where there are 16 registers, eight outputs have no room.
                         8 if V > 1 && S::REGISTER_COUNT < 32 => {
-                            half::<T, S, V, 0>(simd, places, runs, length, weights, out);
-                            half::<T, S, V, 4>(simd, places, runs, length, weights, out + 4);
+                            sums::<T, S, V, 8, 0, 4>(simd, places, runs, length, weights, out);
+                            sums::<T, S, V, 8, 4, 4>(simd, places, runs, length, weights, out + 4);
                         }
-                        8 => sums::<T, S, V, 8>(simd, places, runs, length, weights, out),
-                        4 => sums::<T, S, V, 4>(simd, places, runs, length, weights, out),
-                        2 => sums::<T, S, V, 2>(simd, places, runs, length, weights, out),
-                        _ => sums::<T, S, V, 1>(simd, places, runs, length, weights, out),
+                        8 => sums::<T, S, V, 8, 0, 8>(simd, places, runs, length, weights, out),
+                        4 => sums::<T, S, V, 4, 0, 4>(simd, places, runs, length, weights, out),
+                        2 => sums::<T, S, V, 2, 0, 2>(simd, places, runs, length, weights, out),
+                        _ => sums::<T, S, V, 1, 0, 1>(simd, places, runs, length, weights, out),
                     }
                 }
                 out += width;
@@ -86,9 +87,9 @@ impl<T: Real> Contract<T> {
     }
 }
 
-/// `M` outputs of one position.
+/// `M` outputs of one position, from `FIRST` on in a block of `BLOCK`.
 #[inline(always)]
-fn sums<T: Real, S: Simd, const V: usize, const M: usize>(
+fn sums<T: Real, S: Simd, const V: usize, const BLOCK: usize, const FIRST: usize, const M: usize>(
     simd: S,
     places: &mut [Numbers<T, S, V>],
     runs: &[u32],
@@ -97,10 +98,10 @@ fn sums<T: Real, S: Simd, const V: usize, const M: usize>(
     out: usize,
 ) {
     let mut sums = [[T::splat(simd, T::default()); V]; M];
-    for (&run, weights) in runs.iter().zip(weights.chunks_exact(length * M)) {
+    for (&run, weights) in runs.iter().zip(weights.chunks_exact(length * BLOCK)) {
         let x = &places[run as usize..][..length];
-        for (x, weights) in x.iter().zip(weights.as_chunks::<M>().0) {
-            for (sums, &weight) in sums.iter_mut().zip(weights) {
+        for (x, weights) in x.iter().zip(weights.as_chunks::<BLOCK>().0) {
+            for (sums, &weight) in sums.iter_mut().zip(&weights[FIRST..FIRST + M]) {
                 let weight = T::splat(simd, weight);
                 for (sum, &x) in sums.iter_mut().zip(x) {
                     *sum = T::times_plus(simd, weight, x, *sum);
@@ -109,29 +110,4 @@ fn sums<T: Real, S: Simd, const V: usize, const M: usize>(
         }
     }
     places[out..][..M].copy_from_slice(&sums);
-}
-
-/// As [`sums`], of four outputs among eight: where there are 16 registers, eight have no room.
-#[inline(always)]
-fn half<T: Real, S: Simd, const V: usize, const FIRST: usize>(
-    simd: S,
-    places: &mut [Numbers<T, S, V>],
-    runs: &[u32],
-    length: usize,
-    weights: &[T],
-    out: usize,
-) {
-    let mut sums = [[T::splat(simd, T::default()); V]; 4];
-    for (&run, weights) in runs.iter().zip(weights.chunks_exact(length * 8)) {
-        let x = &places[run as usize..][..length];
-        for (x, weights) in x.iter().zip(weights.as_chunks::<8>().0) {
-            for (sums, &weight) in sums.iter_mut().zip(&weights[FIRST..FIRST + 4]) {
-                let weight = T::splat(simd, weight);
-                for (sum, &x) in sums.iter_mut().zip(x) {
-                    *sum = T::times_plus(simd, weight, x, *sum);
-                }
-            }
-        }
-    }
-    places[out..][..4].copy_from_slice(&sums);
 }

@@ -60,7 +60,7 @@ enum Instruction {
 }
 
 /// The instructions in the order of their numbers, as `python/ferroket/network/numbers.py` has them.
-const INSTRUCTIONS: [Instruction; 42] = {
+const INSTRUCTIONS: [Instruction; 41] = {
     use Instruction as I;
     [
         I::Add,
@@ -104,7 +104,6 @@ const INSTRUCTIONS: [Instruction; 42] = {
         I::Function(Activation::Silu),
         I::Function(Activation::LogCosh),
         I::Select,
-        I::Select, // no such number
     ]
 };
 
@@ -146,7 +145,7 @@ impl<T: Real> Map<T> {
         }
         let mut steps = Vec::new();
         for _ in 0..words.number()? {
-            let instruction = INSTRUCTIONS[words.below(INSTRUCTIONS.len() - 1, "an instruction")?];
+            let instruction = INSTRUCTIONS[words.below(INSTRUCTIONS.len(), "an instruction")?];
             let result = words.below(registers, "a register")?;
             let mut args = [0; 3];
             for arg in &mut args {
@@ -169,9 +168,9 @@ impl<T: Real> Map<T> {
     }
 
     pub(super) fn work(&self) -> usize {
-        /// A function takes about as long as so many products.
-        const FUNCTION: usize = 16;
-        self.elements * self.steps.len() * FUNCTION / 2
+        /// A step takes about as long as so many products: between arithmetic and a function.
+        const STEP: usize = 8;
+        self.elements * self.steps.len() * STEP
     }
 
     #[inline(always)]
