@@ -1,5 +1,6 @@
 """The Rust handlers, called as the primitive never calls them: XLA reports what is wrong, and nothing crashes."""
 
+from dataclasses import fields
 from typing import Any
 
 import jax
@@ -7,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import ferroket.ffi  # noqa: F401 - registers the handlers
+from ferroket.ffi import Chains, ExchangeArguments, IsingArguments, Layer, MatrixArguments, TermArguments
+from ferroket.ffi.arguments import ChainArguments
 
 NS, SITES = 3, 4
 X = np.ones((NS, SITES), np.int8)
@@ -172,3 +174,93 @@ def test_wrong_calls_of_the_forms(target: str, change: Any, attributes: Any, mes
     counts = jax.ShapeDtypeStruct((3,), np.int32)
     with pytest.raises(ERRORS, match=message):
         call_form(f"ferroket_{target}_count", args, (counts,), off_diagonal_only=False, **attributes)
+
+
+# What Rust reads, by its own names, and in its own order, against the names that Python knows.
+
+UINT16, UINT32, FLOAT = np.uint16, np.uint32, np.float32
+START = {
+    "start": np.zeros((2, 2), UINT16),
+    "chains": np.zeros(2, UINT32),
+    "key": np.zeros(8, UINT32),
+    "power": FLOAT(2),
+}
+CLUSTERS: dict[str, Any] = {
+    "clusters": np.array([[0, 1]], np.int32),
+    "weights": np.zeros(0, FLOAT),
+    "first": np.array([0, 1, 2], np.int32),
+    "of_site": np.array([[0, 1], [0, 0]], np.int32),
+}
+UPDATED: dict[str, Any] = {
+    "indices": np.zeros((2, 2), UINT16),
+    "progress": np.zeros((2, 5), UINT32),
+    "random": np.zeros((2, 66), UINT32),
+    "kept": np.zeros((2, 0), UINT32),
+    "log_prob": np.zeros(2, FLOAT),
+    "samples": np.zeros((2, 3, 2), UINT16),
+    "log_probs": np.zeros((2, 0), FLOAT),
+    "own_sums": np.zeros((2, 0), FLOAT),
+}
+ASKED = {
+    "answers": np.zeros((2, 1), FLOAT),
+    "chains": START["chains"],
+    "key": START["key"],
+    "sizes": np.full(2, 2, UINT16),
+}
+LAYER = {"constant": np.zeros(0, FLOAT), "table": np.zeros((2, 1, 0), FLOAT)}
+OF_TERMS = {name: table for name, table in TERMS.items() if name not in ("x", "kind")}
+OF_MATRICES = {name: table for name, table in MATRICES.items() if name not in ("x", "kind")}
+
+
+@pytest.mark.parametrize(
+    ("target", "args", "names", "attributes"),
+    [
+        pytest.param(
+            "ferroket_ising",
+            {"x": X, "edges": EDGES, "h": ONE, "J": ONE},
+            ("x", *IsingArguments._fields),
+            {},
+            id="Ising",
+        ),
+        pytest.param("ferroket_terms", TERMS, ("x", *TermArguments._fields), {}, id="terms"),
+        pytest.param("ferroket_matrices", MATRICES, ("x", *MatrixArguments._fields), {}, id="matrices"),
+        pytest.param(
+            "ferroket_chains_jastrow",
+            START | CLUSTERS,
+            (*ChainArguments._fields, *ExchangeArguments._fields),
+            {"rule": "exchange"},
+            id="exchange",
+        ),
+        pytest.param(
+            "ferroket_chains_jastrow",
+            START | {f"{name} of rule": table for name, table in OF_TERMS.items()},
+            (*ChainArguments._fields, *TermArguments(*TermArguments._fields).of_rule()),
+            {"rule": "hamiltonian"},
+            id="chains by terms",
+        ),
+        pytest.param(
+            "ferroket_chains_network",
+            ASKED | UPDATED | LAYER | {f"{name} of rule": table for name, table in OF_MATRICES.items()},
+            (
+                *ASKED,
+                *(field.name for field in fields(Chains)[:-1]),
+                "own_sums",
+                *Layer._fields,
+                *MatrixArguments(*MatrixArguments._fields).of_rule(),
+            ),
+            {"rule": "hamiltonian", "matrices": True},
+            id="chains around a network",
+        ),
+    ],
+)
+def test_rust_reads_arguments_in_the_order_of_their_names(
+    target: str, args: dict[str, Any], names: tuple[str, ...], attributes: dict[str, Any]
+) -> None:
+    updated = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in UPDATED.values()]
+    asked = [((2, 1, 2), UINT16), ((2, 1, 0), FLOAT), ((), np.int32)]
+    results = [*updated, *(jax.ShapeDtypeStruct(*of) for of in asked)] if "network" in target else [MELS]
+    more = FORM_ATTRIBUTES | ATTRIBUTES | {"sweep": np.int64(1), "activations": "", "program": False} | attributes
+    assert len(args) == len(names)
+    for count, name in enumerate(names):
+        with pytest.raises(ERRORS, match=f"argument {count} '{name}' is missing: the call has {count}"):
+            jax.block_until_ready(jax.ffi.ffi_call(target, results)(*list(args.values())[:count], **more))

@@ -13,7 +13,6 @@ from ferroket.ffi.determinants import determinant_ratios, log_determinants, log_
 from ferroket.ffi.distinct import distinct_rows
 from ferroket.ffi.family import Attribute, Family
 from ferroket.ffi.first_layer import Layer, connected_sums
-from ferroket.ffi.layers import dense_layers
 from ferroket.ffi.local_values import known_local_values
 from ferroket.ffi.network import network
 from ferroket.ffi.proposals import Chains, chain_proposals
@@ -32,7 +31,6 @@ __all__ = [
     "connected_elements",
     "connected_sums",
     "count_elements",
-    "dense_layers",
     "determinant_ratios",
     "distinct_rows",
     "known_local_values",

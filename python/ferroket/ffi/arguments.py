@@ -1,7 +1,7 @@
 """The arguments of the Rust handlers behind the samples: each table by its name, in the order in which Rust reads them.
 
-This is the one place in Python that knows the order; ``rust/handlers/src`` has it in ``operators.rs``, ``ising.rs`` and
-``chains.rs``. All are tuples of arrays.
+This is the one place in Python that knows the order; ``rust/handlers/src`` has it where it reads each of them, and
+``tests/ffi/test_handlers.py`` compares the two. All are tuples of arrays.
 """
 
 from typing import Any, NamedTuple

@@ -6,14 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Primitive
-from jax.interpreters import batching, mlir
 
 from ferroket.ffi.arguments import ChainArguments
-from ferroket.ffi.compact import on_one_device
-from ferroket.ffi.family import Attribute, Attributes, for_handler, static
-from ferroket.ffi.primitives import batched
-from ferroket.ffi.varying import align
+from ferroket.ffi.family import Attribute
+from ferroket.ffi.primitives import make_primitive, on_one_device
 
 _KEY_WORDS = 8
 
@@ -50,12 +46,8 @@ def metropolis_chains(
         integers ``(C,)``.
     """
     common = ChainArguments(start.astype(np.uint16), chains.astype(np.uint32), key_words(key), power)
-    samples, accepted = metropolis_chains_p.bind(
-        *align([*common, *of_rule, *of_amplitudes]),
-        amplitudes=amplitudes,
-        length=length,
-        attributes=static(attributes),
-    )
+    args = (*common, *of_rule, *of_amplitudes)
+    samples, accepted = metropolis_chains_p(*args, amplitudes=amplitudes, length=length, attributes=attributes)
     return samples, accepted
 
 
@@ -67,29 +59,12 @@ def key_words(key: jax.Array) -> jax.Array:
     return jnp.pad(words, (0, _KEY_WORDS - words.size))
 
 
-metropolis_chains_p = Primitive("metropolis_chains")
-metropolis_chains_p.multiple_results = True
-metropolis_chains_p.def_impl(jax.jit(metropolis_chains_p.bind, static_argnames=("amplitudes", "length", "attributes")))
-
-
-def _accepted() -> Any:
-    return jax.dtypes.canonicalize_dtype(np.int64)
-
-
 def _types(start: Any, *_: Any, length: int, **__: Any) -> list[Any]:
     chains, sites = start.shape
-    return [on_one_device(start, (chains, length, sites), start.dtype), on_one_device(start, (chains,), _accepted())]
+    accepted = on_one_device(start, (chains,), jax.dtypes.canonicalize_dtype(np.int64))
+    return [on_one_device(start, (chains, length, sites), start.dtype), accepted]
 
 
-def _call(start: jax.Array, *args: jax.Array, amplitudes: str, length: int, attributes: Attributes) -> list[jax.Array]:
-    chains, sites = start.shape
-    results = [
-        jax.ShapeDtypeStruct((chains, length, sites), np.uint16),
-        jax.ShapeDtypeStruct((chains,), _accepted()),
-    ]
-    return list(jax.ffi.ffi_call(f"ferroket_chains_{amplitudes}", results)(start, *args, **for_handler(attributes)))
-
-
-metropolis_chains_p.def_abstract_eval(_types)
-batching.primitive_batchers[metropolis_chains_p] = batched(metropolis_chains_p, any_batch=False)
-mlir.register_lowering(metropolis_chains_p, mlir.lower_fun(_call, multiple_results=True), platform="cpu")
+metropolis_chains_p = make_primitive(
+    "metropolis_chains", _types, target=lambda amplitudes, **_: f"ferroket_chains_{amplitudes}"
+)

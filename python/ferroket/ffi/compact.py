@@ -4,28 +4,16 @@ The compact form has a fixed capacity, so that it works under :func:`jax.jit`, a
 is about all samples of a device: :func:`jax.shard_map` gives each device its own.
 """
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
-from jax.sharding import NamedSharding, PartitionSpec
 
-from ferroket._compat.jax import lower_with_devices
 from ferroket.ffi.connected import connected_elements_p, matrix_element_tangents
-from ferroket.ffi.family import Attribute, Attributes, Family, for_handler, static
-from ferroket.ffi.partitioning import along_batch, unsharded
-from ferroket.ffi.primitives import as_numbers, batched, per_sample
-from ferroket.ffi.varying import align
-
-_SHARDED = (
-    "the samples are sharded, but the compact form is about all samples of one device: call it inside of "
-    "jax.shard_map, where each device has its own samples, capacity and cursor, or take the padded form"
-)
+from ferroket.ffi.family import Attribute, Attributes, Family
+from ferroket.ffi.primitives import make_primitive, on_one_device, per_sample, without_tangents
 
 
 def compact_elements(
@@ -58,14 +46,15 @@ def compact_elements(
     Raises:
         ValueError: If the samples are sharded; where XLA alone knows that, it raises a jax.errors.JaxRuntimeError.
     """
-    args = align([as_numbers(x), *tables, cursor])
-    xp, mels, sample, cursor = compact_elements_p.bind(
-        *args,
+    xp, mels, sample, cursor = compact_elements_p(
+        x,
+        *tables,
+        cursor,
         family=family,
         n_conn=n_conn,
         capacity=capacity,
         off_diagonal_only=off_diagonal_only,
-        attributes=static(attributes),
+        attributes=attributes,
     )
     return xp.astype(x.dtype), mels, sample, cursor
 
@@ -79,32 +68,12 @@ def count_elements(
     **attributes: Attribute,
 ) -> jax.Array:
     """How many matrix elements of each sample aren't zero: an int32 array ``(...)`` for samples ``(..., N)``."""
-    params = {"n_conn": n_conn, "off_diagonal_only": off_diagonal_only, "attributes": static(attributes)}
-    (counts,) = count_elements_p.bind(*align([as_numbers(x), *tables]), family=family, **params)
+    params = {"n_conn": n_conn, "off_diagonal_only": off_diagonal_only, "attributes": attributes}
+    (counts,) = count_elements_p(x, *tables, family=family, **params)
     return counts
 
 
-compact_elements_p = Primitive("compact_elements")
-count_elements_p = Primitive("count_elements")
-_STATIC = ("family", "n_conn", "off_diagonal_only", "attributes")
-for _primitive, _static in ((compact_elements_p, (*_STATIC, "capacity")), (count_elements_p, _STATIC)):
-    _primitive.multiple_results = True
-    _primitive.def_impl(jax.jit(_primitive.bind, static_argnames=_static))
-
-
 # Types
-
-
-def on_one_device(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """The type of a result that is about all samples of a device.
-
-    Raises:
-        ValueError: If the samples are sharded.
-    """
-    if any(axes is not None for axes in x.sharding.spec):
-        raise ValueError(_SHARDED)
-    sharding = NamedSharding(x.sharding.mesh, PartitionSpec(*(None,) * len(shape)))
-    return x.update(shape=shape, dtype=dtype, sharding=sharding, weak_type=False)
 
 
 def _compact_types(x: Any, *tables: Any, family: Family, capacity: int, **_: Any) -> list[Any]:
@@ -116,10 +85,6 @@ def _compact_types(x: Any, *tables: Any, family: Family, capacity: int, **_: Any
 
 def _count_types(x: Any, *_: Any, **__: Any) -> list[Any]:
     return [per_sample(x, (), np.dtype(np.int32))]
-
-
-compact_elements_p.def_abstract_eval(_compact_types)
-count_elements_p.def_abstract_eval(_count_types)
 
 
 # References
@@ -183,7 +148,7 @@ def _count_reference(
 
 def _compact_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
     results = compact_elements_p.bind(*primals, **params)
-    tangents_out = [ad.Zero(jax.typeof(result).to_tangent_aval()) for result in results]
+    tangents_out = without_tangents(results)
     x, *tables, cursor = primals
     padded = {name: params[name] for name in ("family", "n_conn", "attributes")} | {"diagonal_only": False}
     mels_dot = matrix_element_tangents(x, tables, tangents[1:-1], **padded)
@@ -203,67 +168,23 @@ def _compact_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any)
 
 def _count_jvp(primals: Sequence[Any], _: Any, **params: Any) -> tuple[Any, Any]:
     results = count_elements_p.bind(*primals, **params)
-    return results, [ad.Zero(jax.typeof(result).to_tangent_aval()) for result in results]
+    return results, without_tangents(results)
 
 
-ad.primitive_jvps[compact_elements_p] = _compact_jvp
-ad.primitive_jvps[count_elements_p] = _count_jvp
-
-
-# Batching
-
-
-batching.primitive_batchers[compact_elements_p] = batched(compact_elements_p, any_batch=False)
-batching.primitive_batchers[count_elements_p] = batched(count_elements_p)
-
-
-# Platforms
-
-
-def _compact_call(
-    *args: jax.Array, family: Family, n_conn: int, capacity: int, off_diagonal_only: bool, attributes: Attributes
-) -> list[jax.Array]:
-    x, *tables, _ = args
-    results = [
-        jax.ShapeDtypeStruct((capacity, x.shape[-1]), x.dtype),
-        jax.ShapeDtypeStruct((capacity,), family.result_dtype(tables)),
-        jax.ShapeDtypeStruct((capacity,), np.int32),
-        jax.ShapeDtypeStruct((2,), np.int32),
-    ]
-    call = jax.ffi.ffi_call(family.handler("_compact"), results)
-    return list(call(*args, off_diagonal_only=off_diagonal_only, **for_handler(attributes)))
-
-
-def _count_call(
-    x: jax.Array, *tables: jax.Array, family: Family, n_conn: int, off_diagonal_only: bool, attributes: Attributes
-) -> list[jax.Array]:
-    *batch, sites = x.shape
-    samples = x.reshape(-1, sites) if sites else x.reshape(int(np.prod(batch)), 0)
-    call = jax.ffi.ffi_call(family.handler("_count"), [jax.ShapeDtypeStruct(samples.shape[:1], np.int32)])
-    (counts,) = call(samples, *tables, off_diagonal_only=off_diagonal_only, **for_handler(attributes))
-    return [counts.reshape(batch)]
-
-
-@functools.lru_cache(maxsize=256)
-def _partitioned_count(ranks: tuple[int, ...], **params: Any) -> Callable[..., list[jax.Array]]:
-    filler = functools.partial(params["family"].filler, **dict(params["attributes"]))
-    return along_batch(functools.partial(_count_call, **params), filler, ranks, [""])
-
-
-def _lower_compact(ctx: Any, *args: Any, body: Callable[..., list[jax.Array]], **params: Any) -> Any:
-    def function(x: jax.Array, *rest: jax.Array) -> list[jax.Array]:
-        return body(unsharded(x, _SHARDED), *rest, **params)
-
-    return mlir.lower_fun(function, multiple_results=True)(ctx, *args)
-
-
-def _lower_count(ctx: Any, *args: Any, **params: Any) -> Any:
-    function = _partitioned_count(tuple(aval.ndim for aval in ctx.avals_in[1:]), **params)
-    return mlir.lower_fun(function, multiple_results=True)(ctx, *args)
-
-
-lower_with_devices(compact_elements_p, count_elements_p)
-mlir.register_lowering(compact_elements_p, functools.partial(_lower_compact, body=_compact_call), platform="cpu")
-mlir.register_lowering(compact_elements_p, functools.partial(_lower_compact, body=_compact_reference))
-mlir.register_lowering(count_elements_p, _lower_count, platform="cpu")
-mlir.register_lowering(count_elements_p, mlir.lower_fun(_count_reference, multiple_results=True))
+compact_elements_p = make_primitive(
+    "compact_elements",
+    _compact_types,
+    target=lambda family, **_: family.handler("_compact"),
+    reference=_compact_reference,
+    refuses_shards=True,
+    jvp=_compact_jvp,
+)
+count_elements_p = make_primitive(
+    "count_elements",
+    _count_types,
+    target=lambda family, **_: family.handler("_count"),
+    reference=_count_reference,
+    any_batch=True,
+    dims_along_batch=lambda **_: [""],
+    jvp=_count_jvp,
+)

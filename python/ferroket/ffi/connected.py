@@ -4,19 +4,15 @@ On CPUs it is a call of a Rust handler, elsewhere the family's pure JAX function
 communication: a device computes the connected elements of the samples that it holds.
 """
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import ad
 
-from ferroket._compat.jax import lower_with_devices
-from ferroket.ffi.family import Attribute, Attributes, Family, for_handler, static
-from ferroket.ffi.partitioning import along_batch
-from ferroket.ffi.primitives import as_numbers, batched, per_sample
+from ferroket.ffi.family import Attribute, Attributes, Family
+from ferroket.ffi.primitives import make_primitive, per_sample, without_tangents
 from ferroket.ffi.varying import align
 
 
@@ -44,28 +40,10 @@ def connected_elements(
         ``(xp, mels)`` of shapes ``(..., K, N)`` and ``(..., K)``; only ``(mels,)`` without ``states``.
         ``xp`` has the dtype of ``x`` and ``mels`` that of the coefficients.
     """
-    results: list[jax.Array] = connected_elements_p.bind(
-        *align([as_numbers(x), *tables]),
-        family=family,
-        n_conn=n_conn,
-        states=states,
-        diagonal_only=diagonal_only,
-        attributes=static(attributes),
+    results = connected_elements_p(
+        x, *tables, family=family, n_conn=n_conn, states=states, diagonal_only=diagonal_only, attributes=attributes
     )
     return (*(xp.astype(x.dtype) for xp in results[:-1]), results[-1])
-
-
-connected_elements_p = Primitive("connected_elements")
-connected_elements_p.multiple_results = True
-
-
-@functools.partial(jax.jit, static_argnames=("family", "n_conn", "states", "attributes"))
-def _compiled(*args: jax.Array, **params: Any) -> list[jax.Array]:
-    results: list[jax.Array] = connected_elements_p.bind(*args, **params)
-    return results
-
-
-connected_elements_p.def_impl(_compiled)
 
 
 # Types. Under explicit sharding the results are sharded as the samples are, along the batch.
@@ -77,9 +55,6 @@ def _result_types(
     room = 1 if diagonal_only else n_conn
     xp = [per_sample(x, (room, x.shape[-1]), x.dtype)] if states else []
     return [*xp, per_sample(x, (room,), family.result_dtype(tables))]
-
-
-connected_elements_p.def_abstract_eval(_result_types)
 
 
 # Derivatives. The matrix elements are linear in the coefficients; nothing else is differentiable.
@@ -101,7 +76,7 @@ def matrix_element_tangents(
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
     results = connected_elements_p.bind(*primals, **params)
-    tangents_out = [ad.Zero(jax.typeof(result).to_tangent_aval()) for result in results]
+    tangents_out = without_tangents(results)
     mels = matrix_element_tangents(primals[0], primals[1:], tangents[1:], **params)
     if mels is not None:
         tangents_out[-1] = mels
@@ -133,48 +108,17 @@ def _transpose(cotangents: Sequence[Any], x: Any, *tables: Any, family: Family, 
     return [None, *(of_unknown.get(i) for i in range(len(tables)))]
 
 
-ad.primitive_jvps[connected_elements_p] = _jvp
-ad.primitive_transposes[connected_elements_p] = _transpose
-
-
-# Batching. A batch of samples is one more leading dimension; a batch of operators is a loop.
-
-
-batching.primitive_batchers[connected_elements_p] = batched(connected_elements_p)
-
-
-# Platforms. The FFI call alone would make XLA gather its operands: it is partitioned along the batch.
-
-
-def _call(
-    *args: jax.Array, family: Family, n_conn: int, states: bool, diagonal_only: bool, attributes: Attributes
-) -> list[jax.Array]:
-    """The call of the Rust handler on the samples of one device."""
-    x, *tables = args
-    *batch, sites = x.shape
-    room = 1 if diagonal_only else n_conn
-    xp = [jax.ShapeDtypeStruct((*batch, room, sites), x.dtype)] if states else []
-    mels = jax.ShapeDtypeStruct((*batch, room), family.result_dtype(tables))
-    call = jax.ffi.ffi_call(family.handler(), [*xp, mels])
-    return list(call(x, *tables, states=states, diagonal_only=diagonal_only, **for_handler(attributes)))
-
-
-@functools.lru_cache(maxsize=256)
-def _partitioned(ranks: tuple[int, ...], **params: Any) -> Callable[..., list[jax.Array]]:
-    """:func:`_call` for samples that are sharded along the batch; ``ranks`` are those of the tables."""
-    filler = functools.partial(params["family"].filler, **dict(params["attributes"]))
-    return along_batch(functools.partial(_call, **params), filler, ranks, ["k n", "m"] if params["states"] else ["m"])
-
-
-def _lower_cpu(ctx: Any, *args: Any, **params: Any) -> Any:
-    function = _partitioned(tuple(aval.ndim for aval in ctx.avals_in[1:]), **params)
-    return mlir.lower_fun(function, multiple_results=True)(ctx, *args)
-
-
 def _reference(*args: jax.Array, family: Family, attributes: Attributes, **params: Any) -> Any:
     return family.reference(*args, **params, **dict[str, Any](attributes))
 
 
-lower_with_devices(connected_elements_p)
-mlir.register_lowering(connected_elements_p, _lower_cpu, platform="cpu")
-mlir.register_lowering(connected_elements_p, mlir.lower_fun(_reference, multiple_results=True))
+connected_elements_p = make_primitive(
+    "connected_elements",
+    _result_types,
+    target=lambda family, **_: family.handler(),
+    reference=_reference,
+    any_batch=True,
+    dims_along_batch=lambda states, **_: ["k n", "m"] if states else ["m"],
+    jvp=_jvp,
+    transpose=_transpose,
+)

@@ -7,13 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import ad
 
-from ferroket.ffi.compact import on_one_device
-from ferroket.ffi.family import for_handler, static
-from ferroket.ffi.primitives import as_numbers, batched
-from ferroket.ffi.varying import align
+from ferroket.ffi.primitives import call_rust, make_primitive, on_one_device
 
 
 def log_determinants(n: jax.Array, orbitals: Sequence[jax.Array]) -> jax.Array:
@@ -31,17 +27,8 @@ def log_determinants(n: jax.Array, orbitals: Sequence[jax.Array]) -> jax.Array:
         fermions.
     """
     alone = [sector[None] for sector in orbitals]
-    (log_psi,) = log_determinants_p.bind(*align([as_numbers(n != 0)[:, None], *alone]), rows=False)
+    (log_psi,) = log_determinants_p((n != 0)[:, None], *alone, rows=False)
     return log_psi[:, 0]
-
-
-log_determinants_p = Primitive("log_determinants")
-"""Of ``n (Ns, D, N)``, uint8, and ``orbitals (D, L, f)`` of each sector: ``(Ns, D)``.
-
-With ``rows=True`` it also gives the derivatives by the orbitals, ``(Ns, D, L, f)`` of each sector.
-"""
-log_determinants_p.multiple_results = True
-log_determinants_p.def_impl(jax.jit(log_determinants_p.bind, static_argnames="rows"))
 
 
 def _types(n: Any, *orbitals: Any, rows: bool) -> list[Any]:
@@ -63,8 +50,7 @@ def _call(n: jax.Array, *orbitals: jax.Array, rows: bool) -> list[jax.Array]:
     results = [jax.ShapeDtypeStruct((samples, determinants), _complex(orbitals))]
     if rows:
         results.append(jax.ShapeDtypeStruct((samples, determinants, numbers.shape[-1]), orbitals[0].dtype))
-    attributes = for_handler(static({"fermions": fermions, "rows": rows}))
-    log_psi, *of_all = jax.ffi.ffi_call("ferroket_determinants", results)(n, numbers, **attributes)
+    log_psi, *of_all = call_rust("ferroket_determinants", results, n, numbers, fermions=fermions, rows=rows)
     ends = pairwise(accumulate((sector[0].size for sector in orbitals), initial=0))
     return [
         log_psi,
@@ -152,11 +138,13 @@ def _batch(args: Sequence[Any], dims: Sequence[int | None], *, rows: bool) -> tu
     return split, [axis] * len(split)
 
 
-log_determinants_p.def_abstract_eval(_types)
-ad.primitive_jvps[log_determinants_p] = _jvp
-batching.primitive_batchers[log_determinants_p] = _batch
-mlir.register_lowering(log_determinants_p, mlir.lower_fun(_reference, multiple_results=True))
-mlir.register_lowering(log_determinants_p, mlir.lower_fun(_call, multiple_results=True), platform="cpu")
+log_determinants_p = make_primitive(
+    "log_determinants", _types, call=_call, reference=_reference, batch=_batch, jvp=_jvp
+)
+"""Of ``n (Ns, D, N)``, uint8, and ``orbitals (D, L, f)`` of each sector: ``(Ns, D)``.
+
+With ``rows=True`` it also gives the derivatives by the orbitals, ``(Ns, D, L, f)`` of each sector.
+"""
 
 
 def determinant_ratios(n: jax.Array, samples: jax.Array, sample: jax.Array, orbitals: Sequence[jax.Array]) -> jax.Array:
@@ -177,27 +165,14 @@ def determinant_ratios(n: jax.Array, samples: jax.Array, sample: jax.Array, orbi
     Raises:
         jax.errors.JaxRuntimeError: A sample has another number of fermions in a sector.
     """
-    occupied = [as_numbers(array != 0) for array in (n, samples)]
-    (log_ratios,) = determinant_ratios_p.bind(*align([*occupied, sample, *orbitals]))
+    numbers, fermions = _tables([sector[None] for sector in orbitals])
+    args = (n != 0, samples != 0, sample.astype(np.int32), numbers)
+    (log_ratios,) = determinant_ratios_p(*args, fermions=fermions)
     return log_ratios
 
 
-determinant_ratios_p = Primitive("determinant_ratios")
-determinant_ratios_p.multiple_results = True
-determinant_ratios_p.def_impl(jax.jit(determinant_ratios_p.bind))
+def _ratio_types(n: Any, *args: Any, **_: Any) -> list[Any]:
+    return [on_one_device(n, n.shape[:1], _complex(args[-1:]))]
 
 
-def _ratio_types(n: Any, samples: Any, sample: Any, *orbitals: Any) -> list[Any]:
-    return [on_one_device(n, n.shape[:1], _complex(orbitals))]
-
-
-def _call_ratios(n: jax.Array, samples: jax.Array, sample: jax.Array, *orbitals: jax.Array) -> list[jax.Array]:
-    numbers, fermions = _tables([sector[None] for sector in orbitals])
-    call = jax.ffi.ffi_call("ferroket_determinant_ratios", [jax.ShapeDtypeStruct(n.shape[:1], _complex(orbitals))])
-    attributes = for_handler(static({"fermions": fermions}))
-    return list(call(n, samples, sample.astype(np.int32), numbers, **attributes))
-
-
-determinant_ratios_p.def_abstract_eval(_ratio_types)
-batching.primitive_batchers[determinant_ratios_p] = batched(determinant_ratios_p, any_batch=False)
-mlir.register_lowering(determinant_ratios_p, mlir.lower_fun(_call_ratios, multiple_results=True), platform="cpu")
+determinant_ratios_p = make_primitive("determinant_ratios", _ratio_types, target="ferroket_determinant_ratios")

@@ -4,13 +4,9 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.extend.core import Primitive
-from jax.interpreters import batching, mlir
 
-from ferroket.ffi.compact import on_one_device
-from ferroket.ffi.family import Attribute, Attributes, for_handler, static
-from ferroket.ffi.primitives import as_numbers, batched
-from ferroket.ffi.varying import align
+from ferroket.ffi.family import Attribute
+from ferroket.ffi.primitives import make_primitive, on_one_device
 
 
 class Layer(NamedTuple):
@@ -44,14 +40,8 @@ def connected_sums(
     Raises:
         jax.errors.JaxRuntimeError: A configuration holds something else than local states.
     """
-    args = align([as_numbers(x), as_numbers(samples), sample, kind, *layer])
-    (sums,) = connected_sums_p.bind(*args, attributes=static(sites))
+    (sums,) = connected_sums_p(x, samples, sample.astype(np.int32), kind, *layer, attributes=sites)
     return sums
-
-
-connected_sums_p = Primitive("connected_sums")
-connected_sums_p.multiple_results = True
-connected_sums_p.def_impl(jax.jit(connected_sums_p.bind, static_argnames=("attributes",)))
 
 
 def _types(x: Any, *args: Any, **_: Any) -> list[Any]:
@@ -59,13 +49,4 @@ def _types(x: Any, *args: Any, **_: Any) -> list[Any]:
     return [on_one_device(x, (x.shape[0], *constant.shape), constant.dtype)]
 
 
-def _call(x: jax.Array, samples: jax.Array, sample: jax.Array, *args: jax.Array, attributes: Attributes) -> list[Any]:
-    constant = args[-2]
-    sums = jax.ShapeDtypeStruct((len(x), *constant.shape), constant.dtype)
-    call = jax.ffi.ffi_call("ferroket_first_layer", [sums])
-    return list(call(x, samples, sample.astype(np.int32), *args, **for_handler(attributes)))
-
-
-connected_sums_p.def_abstract_eval(_types)
-batching.primitive_batchers[connected_sums_p] = batched(connected_sums_p, any_batch=False)
-mlir.register_lowering(connected_sums_p, mlir.lower_fun(_call, multiple_results=True), platform="cpu")
+connected_sums_p = make_primitive("connected_sums", _types, target="ferroket_first_layer")

@@ -5,12 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Primitive
-from jax.interpreters import batching, mlir
 
-from ferroket.ffi.compact import on_one_device
-from ferroket.ffi.primitives import batched
-from ferroket.ffi.varying import align
+from ferroket.ffi.primitives import make_primitive, on_one_device
 
 
 def network(inputs: jax.Array, words: Any, tables: jax.Array, n_results: int) -> jax.Array:
@@ -25,24 +21,12 @@ def network(inputs: jax.Array, words: Any, tables: jax.Array, n_results: int) ->
     Returns:
         These, ``(C, R)``.
     """
-    (values,) = network_p.bind(*align([inputs, jnp.asarray(words, np.int32), tables]), n_results=n_results)
+    (values,) = network_p(inputs, jnp.asarray(words, np.int32), tables, n_results=n_results)
     return values
-
-
-network_p = Primitive("network")
-network_p.multiple_results = True
-network_p.def_impl(jax.jit(network_p.bind, static_argnames=("n_results",)))
 
 
 def _types(inputs: Any, *_: Any, n_results: int) -> list[Any]:
     return [on_one_device(inputs, (inputs.shape[0], n_results), inputs.dtype)]
 
 
-def _call(inputs: jax.Array, *args: jax.Array, n_results: int) -> list[Any]:
-    values = jax.ShapeDtypeStruct((inputs.shape[0], n_results), inputs.dtype)
-    return list(jax.ffi.ffi_call("ferroket_network", [values])(inputs, *args))
-
-
-network_p.def_abstract_eval(_types)
-batching.primitive_batchers[network_p] = batched(network_p, any_batch=False)
-mlir.register_lowering(network_p, mlir.lower_fun(_call, multiple_results=True), platform="cpu")
+network_p = make_primitive("network", _types, target="ferroket_network")

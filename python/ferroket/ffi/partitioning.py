@@ -15,26 +15,44 @@ from ferroket._compat.jax import name_partition, tiles_of_sharding
 
 
 def along_batch(
-    function: functools.partial[list[jax.Array]],
-    filler: Callable[..., Any],
-    tables: Sequence[int],
-    results: Sequence[str],
-) -> Callable[..., list[jax.Array]]:
+    name: str, function: Callable[..., Sequence[jax.Array]], results: Callable[..., Sequence[str]]
+) -> Callable[..., Sequence[jax.Array]]:
     """``function`` for samples that are sharded along the batch: XLA alone would gather them.
 
     Args:
-        function: Takes samples ``(..., N)`` and tables, and gives results ``(..., *dims)``. Its parameters, as they are
-            printed, tell it from others, and the filler, too: a compiled program is known by them.
-        filler: Where the batch doesn't divide by the number of devices, XLA pads the shards with samples that nobody
-            reads. They are filled with ``filler(*tables)``, a valid sample or a value that each site can take.
-        tables: The ranks of the tables.
-        results: The dimensions of each result behind those of the batch, a letter each: ``"k n"``.
+        name: What tells the function from others.
+        function: Takes samples ``(..., N)`` and tables, and gives results ``(..., *dims)``. Among its parameters are
+            the ``family`` and its ``attributes``.
+        results: The dimensions of each result behind those of the batch, a letter each, from the parameters:
+            ``["k n"]``.
     """
+
+    def call(x: jax.Array, *tables: jax.Array, **params: Any) -> Sequence[jax.Array]:
+        ranks = tuple(table.ndim for table in tables)
+        return _along_batch(name, function, tuple(results(**params)), ranks, **params)(x, *tables)
+
+    return call
+
+
+@functools.lru_cache(maxsize=256)
+def _along_batch(
+    name: str,
+    function: Callable[..., Sequence[jax.Array]],
+    results: Sequence[str],
+    ranks: Sequence[int],
+    **params: Any,
+) -> Callable[..., Sequence[jax.Array]]:
+    """The same for tables of these ranks.
+
+    A compiled program is known by the name and the parameters, as they are printed. Where the batch doesn't divide by
+    the number of devices, XLA pads the shards with samples that nobody reads: the family says what they hold.
+    """
+    filler = functools.partial(params["family"].filler, **dict(params["attributes"]))
 
     # custom_partitioning looks at the signature, so it has to be that of a plain function.
     @custom_partitioning
-    def partitioned(x: jax.Array, *tables: jax.Array) -> list[jax.Array]:
-        return function(x, *tables)
+    def partitioned(x: jax.Array, *tables: jax.Array) -> Sequence[jax.Array]:
+        return function(x, *tables, **params)
 
     def partition(mesh: Any, arg_shapes: Any, _: Any) -> tuple[Any, ...]:
         x, *rest = jax.tree.leaves(arg_shapes)
@@ -47,16 +65,16 @@ def along_batch(
 
         replicated = NamedSharding(mesh, PartitionSpec())
 
-        def on_device(x: jax.Array, *tables: jax.Array) -> list[jax.Array]:
-            return function(_fill_padding(x, batch, spec, mesh, lambda: filler(*tables)), *tables)
+        def on_device(x: jax.Array, *tables: jax.Array) -> Sequence[jax.Array]:
+            return function(_fill_padding(x, batch, spec, mesh, lambda: filler(*tables)), *tables, **params)
 
         shardings = [sharding(len(dims.split())) for dims in results]
         return mesh, on_device, shardings, (sharding(1), *(replicated for _ in rest))
 
-    operands = ["... n", *(" ".join(f"t{i}d{d}" for d in range(rank)) for i, rank in enumerate(tables))]
+    operands = ["... n", *(" ".join(f"t{i}d{d}" for d in range(rank)) for i, rank in enumerate(ranks))]
     rule = f"{', '.join(operands)} -> {', '.join(f'... {dims}' for dims in results)}"
     partitioned.def_partition(partition=partition, sharding_rule=rule)
-    name_partition(partition, f"{function.func.__qualname__} {function.keywords} {rule}")
+    name_partition(partition, f"{name} {params} {rule}")
     return partitioned
 
 

@@ -8,16 +8,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Primitive
-from jax.interpreters import batching, mlir
 
 from ferroket.ffi.chains import key_words
-from ferroket.ffi.compact import on_one_device
-from ferroket.ffi.family import Attribute, Attributes, for_handler, static
+from ferroket.ffi.family import Attribute
 from ferroket.ffi.first_layer import Layer
-from ferroket.ffi.layers import names_of
-from ferroket.ffi.primitives import batched
-from ferroket.ffi.varying import align
+from ferroket.ffi.primitives import make_primitive, on_one_device
 
 _PROGRESS_WORDS = 5
 _RANDOM_WORDS = 66
@@ -95,15 +90,13 @@ def chain_proposals(
     sizes: jax.Array,
     layer: Layer,
     of_rule: Sequence[jax.Array],
-    layers: Sequence[jax.Array] = (),
-    activations: Sequence[str] = (),
-    program: bool = False,
+    program: Sequence[jax.Array] = (),
     **attributes: Attribute,
 ) -> tuple[Chains, jax.Array, jax.Array, jax.Array]:
     """Has chains go on, by the rule of Metropolis and Hastings, until they need |ψ|^p where they don't know it.
 
-    A chain is the same for any number of proposals, and beside whichever others. Where the layers behind the first one
-    are given, the chains make all moves.
+    A chain is the same for any number of proposals, and beside whichever others. Where the program behind the first
+    layer is given, the chains make all moves.
 
     Args:
         chains: The chains. They may not be sharded, except by :func:`jax.shard_map`.
@@ -113,10 +106,8 @@ def chain_proposals(
         sizes: How many local states each site has, uint16 ``(N,)``.
         layer: The first layer of the network, of the dtype of the logarithms; with H = 0 where there is none.
         of_rule: The numbers of the rule that proposes moves.
-        layers: The matrix and the bias of each layer behind the first one, or the words and the tables of a program;
-            and the power p, of the same dtype.
-        activations: The functions of layers, as :func:`~ferroket.ffi.dense_layers` has them.
-        program: Whether it is a program, as :func:`~ferroket.ffi.network` has it.
+        program: The words and the tables of what comes behind the first layer, as :func:`~ferroket.ffi.network` has
+            them, and the power p, of the same dtype.
         attributes: ``rule``, its name; ``sweep``, how many moves are proposed between samples; the rule's own.
 
     Returns:
@@ -127,15 +118,9 @@ def chain_proposals(
     """
     before = (answers, numbers.astype(np.uint32), key_words(key), sizes.astype(np.uint16))
     updated = [getattr(chains, field.name) for field in fields(Chains)]
-    args = align([*before, *updated, *layer, *layers, *of_rule])
-    attributes |= {"activations": names_of(activations), "program": program}
-    results = chain_proposals_p.bind(*args, attributes=static(attributes))
+    attributes["program"] = bool(program)
+    results = chain_proposals_p(*before, *updated, *layer, *program, *of_rule, attributes=attributes)
     return Chains(*results[:_N_UPDATED]), *results[_N_UPDATED:]
-
-
-chain_proposals_p = Primitive("chain_proposals")
-chain_proposals_p.multiple_results = True
-chain_proposals_p.def_impl(jax.jit(chain_proposals_p.bind, static_argnames=("attributes",)))
 
 
 def _types(answers: Any, *args: Any, **_: Any) -> list[Any]:
@@ -147,19 +132,9 @@ def _types(answers: Any, *args: Any, **_: Any) -> list[Any]:
     return [*updated, proposals, sums, on_one_device(indices, (), np.dtype(np.int32))]
 
 
-def _call(answers: jax.Array, *args: jax.Array, attributes: Attributes) -> list[jax.Array]:
-    updated = args[_N_BEFORE - 1 :][:_N_UPDATED]
-    results = [
-        *(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in updated),
-        jax.ShapeDtypeStruct((*answers.shape, updated[0].shape[1]), np.uint16),
-        jax.ShapeDtypeStruct((*answers.shape, updated[-1].shape[1]), updated[-1].dtype),
-        jax.ShapeDtypeStruct((), np.int32),
-    ]
-    aliases = {_N_BEFORE + place: place for place in range(_N_UPDATED)}
-    call = jax.ffi.ffi_call("ferroket_chains_network", results, input_output_aliases=aliases)
-    return list(call(answers, *args, **for_handler(attributes)))
-
-
-chain_proposals_p.def_abstract_eval(_types)
-batching.primitive_batchers[chain_proposals_p] = batched(chain_proposals_p, any_batch=False)
-mlir.register_lowering(chain_proposals_p, mlir.lower_fun(_call, multiple_results=True), platform="cpu")
+chain_proposals_p = make_primitive(
+    "chain_proposals",
+    _types,
+    target="ferroket_chains_network",
+    aliases={_N_BEFORE + place: place for place in range(_N_UPDATED)},
+)

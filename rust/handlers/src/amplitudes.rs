@@ -7,20 +7,40 @@ use ferroket_kernels::amplitudes::slater::{Orbital, Slater, SlaterTables};
 use ferroket_kernels::numbers::{Algebra, Real};
 use ferroket_xla_ffi::{AnyBuffer, Arguments, DataType, Element, Error, Frame};
 
-/// The tables `theta (P, M)`, `delta (P, N, M)` and `bias (P, N)` of a restricted Boltzmann machine.
-pub(crate) struct RbmArguments<'a> {
-    theta: AnyBuffer<'a>,
-    delta: AnyBuffer<'a>,
-    bias: AnyBuffer<'a>,
+/// A table as it is read.
+pub(crate) trait Table<'a>: Sized {
+    /// Reads the next argument, which has so many dimensions.
+    fn read(args: &mut Arguments<'_, 'a>, name: &'static str, rank: usize) -> Result<Self, Error>;
 }
 
-impl<'a> RbmArguments<'a> {
-    pub(crate) fn read(args: &mut Arguments<'_, 'a>) -> Result<Self, Error> {
-        Ok(Self { theta: args.any("theta")?, delta: args.any("delta")?, bias: args.any("bias")? })
+impl<'a> Table<'a> for AnyBuffer<'a> {
+    fn read(args: &mut Arguments<'_, 'a>, name: &'static str, rank: usize) -> Result<Self, Error> {
+        let table = args.any(name)?;
+        table.expect_rank(rank)?;
+        Ok(table)
     }
+}
 
+/// The tables `theta (P, M)`, `delta (P, N, M)` and `bias (P, N)` of a restricted Boltzmann machine.
+pub(crate) struct RbmArguments<B> {
+    pub(crate) theta: B,
+    pub(crate) delta: B,
+    pub(crate) bias: B,
+}
+
+impl<'a, B: Table<'a>> RbmArguments<B> {
+    pub(crate) fn read(args: &mut Arguments<'_, 'a>) -> Result<Self, Error> {
+        Ok(Self {
+            theta: B::read(args, "theta", 2)?,
+            delta: B::read(args, "delta", 3)?,
+            bias: B::read(args, "bias", 2)?,
+        })
+    }
+}
+
+impl<'a> RbmArguments<AnyBuffer<'a>> {
     /// The type of the numbers, and how many planes they have.
-    pub(crate) fn planes(&self) -> Result<(DataType, usize), Error> {
+    pub(crate) fn planes(&self) -> (DataType, usize) {
         planes(&self.theta)
     }
 
@@ -30,7 +50,7 @@ impl<'a> RbmArguments<'a> {
         T: Real + Element,
         A: Algebra<P>,
     {
-        let units = row_len(&self.delta)?;
+        let units = self.delta.dims()[2];
         let tables = RbmTables {
             theta: table(self.theta, &[P, units])?,
             delta: table(self.delta, &[P, sites, units])?,
@@ -42,24 +62,26 @@ impl<'a> RbmArguments<'a> {
 }
 
 /// The tables `fields (P, M)` and `pairs (P, N, M)` of a Jastrow amplitude.
-pub(crate) struct JastrowArguments<'a> {
-    fields: AnyBuffer<'a>,
-    pairs: AnyBuffer<'a>,
+pub(crate) struct JastrowArguments<B> {
+    pub(crate) fields: B,
+    pub(crate) pairs: B,
 }
 
-impl<'a> JastrowArguments<'a> {
+impl<'a, B: Table<'a>> JastrowArguments<B> {
     pub(crate) fn read(args: &mut Arguments<'_, 'a>) -> Result<Self, Error> {
-        Ok(Self { fields: args.any("fields")?, pairs: args.any("pairs")? })
+        Ok(Self { fields: B::read(args, "fields", 2)?, pairs: B::read(args, "pairs", 3)? })
     }
+}
 
+impl<'a> JastrowArguments<AnyBuffer<'a>> {
     /// The type of the numbers, and how many planes they have.
-    pub(crate) fn planes(&self) -> Result<(DataType, usize), Error> {
+    pub(crate) fn planes(&self) -> (DataType, usize) {
         planes(&self.fields)
     }
 
     /// The tables, of so many planes, on so many sites.
     pub(crate) fn tables<T: Element>(self, planes: usize, sites: usize) -> Result<JastrowTables<'a, T>, Error> {
-        let columns = row_len(&self.pairs)?;
+        let columns = self.pairs.dims()[2];
         Ok(JastrowTables {
             fields: table(self.fields, &[planes, columns])?,
             pairs: table(self.pairs, &[planes, sites, columns])?,
@@ -68,21 +90,22 @@ impl<'a> JastrowArguments<'a> {
     }
 }
 
-/// The orbitals `(P, D, K)` of D determinants, and the attribute `fermions`, how many each sector has.
-pub(crate) struct SlaterArguments<'a> {
-    orbitals: AnyBuffer<'a>,
-    fermions: Vec<usize>,
+/// The orbitals `(P, D, K)` of D determinants, and an attribute, how many fermions each sector has.
+pub(crate) struct SlaterArguments<B> {
+    pub(crate) orbitals: B,
+    pub(crate) fermions: Vec<usize>,
 }
 
-impl<'a> SlaterArguments<'a> {
-    pub(crate) fn read(frame: &Frame<'a>, args: &mut Arguments<'_, 'a>) -> Result<Self, Error> {
-        let orbitals = args.any("orbitals")?;
-        orbitals.expect_rank(3)?;
+impl<'a, B: Table<'a>> SlaterArguments<B> {
+    pub(crate) fn read(frame: &Frame, args: &mut Arguments<'_, 'a>, fermions: &str) -> Result<Self, Error> {
+        let orbitals = B::read(args, "orbitals", 3)?;
         // No sector has a negative number of fermions; too many are an error further on.
-        let fermions = frame.attr_i64s("fermions")?.into_iter().map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+        let fermions = frame.attr_i64s(fermions)?.into_iter().map(|n| usize::try_from(n).unwrap_or(usize::MAX));
         Ok(Self { orbitals, fermions: fermions.collect() })
     }
+}
 
+impl SlaterArguments<AnyBuffer<'_>> {
     /// Whether the orbitals are complex.
     pub(crate) fn are_complex(&self) -> bool {
         self.orbitals.dims()[0] == 2
@@ -135,7 +158,7 @@ macro_rules! with_types {
         }
         use ferroket_kernels::numbers::{Complexes, Pairs, Reals};
         use ferroket_xla_ffi::DataType;
-        let (dtype, planes) = $amplitudes.planes()?;
+        let (dtype, planes) = $amplitudes.planes();
         match (dtype, planes, $pairs) {
             (DataType::F32, 1, false) => with!(f32, Reals, 1),
             (DataType::F64, 1, false) => with!(f64, Reals, 1),
@@ -153,15 +176,8 @@ macro_rules! with_types {
 pub(crate) use with_types;
 
 /// The type and the first dimension of the first table.
-fn planes(table: &AnyBuffer) -> Result<(DataType, usize), Error> {
-    table.expect_rank(2)?;
-    Ok((table.dtype(), table.dims()[0]))
-}
-
-/// The length of the rows of tables, of which this one is `(P, N, M)`.
-fn row_len(table: &AnyBuffer) -> Result<usize, Error> {
-    table.expect_rank(3)?;
-    Ok(table.dims()[2])
+fn planes(table: &AnyBuffer) -> (DataType, usize) {
+    (table.dtype(), table.dims()[0])
 }
 
 fn table<'a, T: Element>(table: AnyBuffer<'a>, dims: &[usize]) -> Result<&'a [T], Error> {

@@ -9,7 +9,7 @@ use ferroket_kernels::numbers::Real;
 use ferroket_kernels::sampling::rules::TransitionRule;
 use ferroket_kernels::sampling::{self, Sampling};
 use ferroket_kernels::sites::LocalIndex;
-use ferroket_xla_ffi::{Arguments, DataType, Element, Error, Frame, Rows, handler};
+use ferroket_xla_ffi::{AnyBuffer, Arguments, DataType, Element, Error, Frame, Rows, handler};
 use std::ops::Range;
 
 handler! {
@@ -58,7 +58,7 @@ fn call_jastrow(frame: &Frame) -> Result<(), Error> {
     with_rule!(chains.frame, args, &chains.sizes, true, rule => {
         let amplitudes = JastrowArguments::read(&mut args)?;
         args.finish()?;
-        if amplitudes.planes()?.0 == DataType::F32 {
+        if amplitudes.planes().0 == DataType::F32 {
             run_jastrow::<f32, _>(chains, amplitudes, rule)
         } else {
             run_jastrow::<f64, _>(chains, amplitudes, rule)
@@ -70,7 +70,7 @@ fn call_slater(frame: &Frame) -> Result<(), Error> {
     let mut args = frame.arguments();
     let chains = &Chains::read(frame, &mut args)?;
     with_rule!(chains.frame, args, &chains.sizes, true, rule => {
-        let amplitudes = SlaterArguments::read(frame, &mut args)?;
+        let amplitudes = SlaterArguments::read(frame, &mut args, "fermions")?;
         args.finish()?;
         with_determinants!(amplitudes, chains.sites(), determinants => {
             chains.run(|| slater::Walker::new(&determinants), rule)
@@ -93,7 +93,7 @@ fn call_product(frame: &Frame) -> Result<(), Error> {
 
 fn run_jastrow<T: Real + Element, R: TransitionRule>(
     chains: &Chains,
-    amplitudes: JastrowArguments,
+    amplitudes: JastrowArguments<AnyBuffer>,
     rule: impl Fn() -> R + Sync,
 ) -> Result<(), Error> {
     let walker = jastrow::Walker::new(amplitudes.tables::<T>(1, chains.sites())?, chains.sites());

@@ -30,10 +30,9 @@ handler! {
 fn call<F: FormTables>(frame: &Frame) -> Result<(), Error> {
     let part = if frame.attr_bool("off_diagonal_only")? { Part::OffDiagonal } else { Part::All };
     let (mut args, mut results) = (frame.arguments(), frame.results());
-    let x = args.any("x")?;
+    let (x, Operator { sites, form, values }) = Operator::<F>::read(frame, &mut args)?;
     x.expect_rank(2)?;
     let (samples, n_sites) = (x.dims()[0], x.dims()[1]);
-    let Operator { sites, form, values } = Operator::<F>::read(frame, &mut args, n_sites)?;
     let &[start_sample, start_element] = args.vector::<i32>("cursor")? else {
         return Err(Error::invalid("the cursor must be two numbers, a sample and an element"));
     };

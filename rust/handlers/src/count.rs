@@ -4,15 +4,15 @@ use crate::blocks::{block_len, blocks, min_evaluated};
 use crate::configurations::{Configurations, configurations};
 use crate::dtypes::with_number_type;
 use crate::errors::FirstError;
-use crate::operators::{FormTables, MatricesOf, Operator, TermsOf};
+use crate::operators::{FormTables, MatricesOf, Operator, TermsOf, batch};
 use ferroket_kernels::connected::{Form, Part, count_nonzero};
 use ferroket_kernels::numbers::MatrixElement;
 use ferroket_xla_ffi::{Error, Frame, Rows, handler};
 use std::ops::Range;
 
 handler! {
-    /// Arguments `x (Ns, N)`, `kind`, the tables of the form, and `values`; attributes `starts`, `steps`, `sizes`,
-    /// `diagonal` and `off_diagonal_only`; result `counts (Ns,)` of int32.
+    /// Arguments `x (..., N)`, `kind`, the tables of the form, and `values`; attributes `starts`, `steps`, `sizes`,
+    /// `diagonal` and `off_diagonal_only`; result `counts (...)` of int32.
     pub(crate) fn terms = call::<TermsOf>
 }
 
@@ -23,13 +23,11 @@ handler! {
 
 fn call<F: FormTables>(frame: &Frame) -> Result<(), Error> {
     let (mut args, mut results) = (frame.arguments(), frame.results());
-    let x = args.any("x")?;
-    x.expect_rank(2)?;
-    let Operator { sites, form, values } = Operator::<F>::read(frame, &mut args, x.dims()[1])?;
+    let (x, Operator { sites, form, values }) = Operator::<F>::read(frame, &mut args)?;
     args.finish()?;
     let counts = results.typed::<i32>("counts")?;
     results.finish()?;
-    counts.expect_dims(&x.dims()[..1])?;
+    counts.expect_dims(batch(&x))?;
     let part = if frame.attr_bool("off_diagonal_only")? { Part::OffDiagonal } else { Part::All };
     let (configurations, _) = configurations(&sites, x, None)?;
     let sweep = Sweep { form: &form, part, configurations };

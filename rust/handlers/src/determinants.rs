@@ -33,7 +33,7 @@ fn call_logarithms(frame: &Frame) -> Result<(), Error> {
     let n = args.typed::<u8>("n")?;
     n.expect_rank(3)?;
     let [samples, determinants, sites] = [n.dims()[0], n.dims()[1], n.dims()[2]];
-    let orbitals = SlaterArguments::read(frame, &mut args)?;
+    let orbitals = SlaterArguments::read(frame, &mut args, "fermions")?;
     args.finish()?;
     let log_psi = results.any("log_psi")?;
     let rows = with_rows.then(|| results.any("rows")).transpose()?;
@@ -111,7 +111,7 @@ fn call_ratios(frame: &Frame) -> Result<(), Error> {
     samples.expect_dims(&[samples.dims()[0], sites])?;
     let sample = args.typed::<i32>("sample")?;
     sample.expect_dims(&[rows])?;
-    let orbitals = SlaterArguments::read(frame, &mut args)?;
+    let orbitals = SlaterArguments::read(frame, &mut args, "fermions")?;
     args.finish()?;
     let log_ratio = results.any("log_ratio")?;
     results.finish()?;

@@ -2,6 +2,8 @@
 
 use crate::dtypes::with_number_type;
 use crate::errors::{FirstError, invalid};
+use crate::operators::{batch, read_samples};
+use crate::padded::read_results;
 use ferroket_kernels::connected::ising::{Lattice, matrix_elements};
 use ferroket_kernels::numbers::{MatrixElement, Sample};
 use ferroket_kernels::sites::TwoStates;
@@ -18,33 +20,21 @@ const MIN_ELEMENTS: usize = 1 << 15;
 
 fn call(frame: &Frame) -> Result<(), Error> {
     let states = frame.attr_bool("states")?;
-    let (mut args, mut results) = (frame.arguments(), frame.results());
-    let x = args.any("x")?;
+    let (mut args, results) = (frame.arguments(), frame.results());
+    let x = read_samples(&mut args)?;
     let edges = args.typed::<i32>("edges")?;
     let (h, j) = (args.any("h")?, args.any("J")?);
     args.finish()?;
-    let xp = if states { Some(results.any("xp")?) } else { None };
-    let mels = results.any("mels")?;
-    results.finish()?;
-
-    let Some((&sites, batch)) = x.dims().split_last() else {
-        return Err(Error::invalid("x has no dimension, but its last one must be that of the sites"));
-    };
-    let Some((&connections, _)) = mels.dims().split_last() else {
-        return Err(Error::invalid("mels has no dimension, but its last one must be that of the connected elements"));
-    };
+    let (xp, mels, connections) = read_results(results, &x, states)?;
+    let (samples, sites) = (batch(&x).iter().product(), x.dims()[batch(&x).len()]);
     if connections != 1 && connections != sites + 1 {
         return Err(Error::invalid(format!("mels has {connections} connected elements, expected 1 or {}", sites + 1)));
-    }
-    mels.expect_dims(&[batch, &[connections]].concat())?;
-    if let Some(xp) = &xp {
-        xp.expect_dims(&[batch, &[connections, sites]].concat())?;
     }
     edges.expect_dims(&[edges.len() / 2, 2])?;
 
     let edges: Vec<[i32; 2]> = edges.as_slice().chunks_exact(2).map(|ends| [ends[0], ends[1]]).collect();
     let lattice = Lattice::new(sites, &edges).map_err(|error| invalid(&error))?;
-    let sweep = Sweep { pool: frame.pool(), lattice, samples: batch.iter().product(), connections };
+    let sweep = Sweep { pool: frame.pool(), lattice, samples, connections };
     let mut correlations = vec![0; sweep.samples];
     with_number_type!(x.dtype(), "the samples", S => {
         let states = TwoStates::<S>::new(frame.attr_f64("first")?, frame.attr_f64("second")?);

@@ -18,7 +18,6 @@ mod dtypes;
 mod errors;
 mod first_layer;
 mod ising;
-mod layers;
 mod local_values;
 mod marker;
 mod network;
@@ -31,7 +30,7 @@ mod rules;
 mod testing;
 
 /// The handlers by the names under which they are registered.
-pub const HANDLERS: [(&str, Handler); 22] = [
+pub const HANDLERS: [(&str, Handler); 21] = [
     ("ferroket_chains_jastrow", chains::jastrow),
     ("ferroket_chains_rbm", chains::rbm),
     ("ferroket_chains_product", chains::product),
@@ -41,7 +40,6 @@ pub const HANDLERS: [(&str, Handler); 22] = [
     ("ferroket_determinants", determinants::logarithms),
     ("ferroket_distinct_rows", distinct::distinct_rows),
     ("ferroket_first_layer", first_layer::sums),
-    ("ferroket_layers", layers::log_psi),
     ("ferroket_network", network::values),
     ("ferroket_ising", ising::connected_elements),
     ("ferroket_terms", padded::terms),
@@ -55,6 +53,8 @@ pub const HANDLERS: [(&str, Handler); 22] = [
     ("ferroket_matrices_compact", compact::matrices),
     ("ferroket_matrices_count", count::matrices),
 ];
+
+pub use network::profile as profile_network;
 
 /// What keeps the marker of a program that many ranks run.
 pub const MARKER: Handler = marker::marker;
@@ -78,7 +78,6 @@ mod tests {
             let first = match name {
                 "ferroket_chains_network" => "answers",
                 "ferroket_determinants" => "n",
-                "ferroket_layers" => "sums",
                 "ferroket_network" => "inputs",
                 name if name.contains("chains") => "start",
                 _ => "x",

@@ -73,7 +73,7 @@ fn call_jastrow(frame: &Frame) -> Result<(), Error> {
 fn call_slater(frame: &Frame) -> Result<(), Error> {
     let mut args = frame.arguments();
     let samples = Samples::read(frame, &mut args)?;
-    let amplitudes = SlaterArguments::read(frame, &mut args)?;
+    let amplitudes = SlaterArguments::read(frame, &mut args, "fermions")?;
     args.finish()?;
     with_determinants!(amplitudes, samples.sites(), determinants => {
         samples.evaluate(determinants.numbers(), || slater::Amplitudes::new(&determinants))
@@ -99,9 +99,8 @@ struct Samples<'a, 'f> {
 
 impl<'a, 'f> Samples<'a, 'f> {
     fn read(frame: &'f Frame<'a>, args: &mut Arguments<'_, 'a>) -> Result<Self, Error> {
-        let x = args.any("x")?;
+        let (x, operator) = Operator::read(frame, args)?;
         x.expect_rank(2)?;
-        let operator = Operator::read(frame, args, x.dims()[1])?;
         Ok(Self { frame, x, operator })
     }
 
@@ -221,7 +220,7 @@ mod tests {
         };
         assert_eq!(wrong(&[1, 16], &[1, 2, 32], &[1, 2]), "'theta' has shape [1, 16], expected [1, 32]");
         assert_eq!(wrong(&[1, 16], &[1, 3, 16], &[1, 2]), "'delta' has shape [1, 3, 16], expected [1, 2, 16]");
-        assert_eq!(wrong(&[1, 16], &[1, 2, 16], &[2]), "'bias' has shape [2], expected [1, 2]");
+        assert_eq!(wrong(&[1, 16], &[1, 2, 16], &[1, 3]), "'bias' has shape [1, 3], expected [1, 2]");
         assert!(wrong(&[1, 15], &[1, 2, 15], &[1, 2]).contains("15 hidden units"));
         assert!(wrong(&[3, 16], &[3, 2, 16], &[3, 2]).starts_with("the tables have 3 planes of float64"));
         let more = with_rbm(arguments().frame(Threads::None), 1.0).arg(&[1.0], &[]);

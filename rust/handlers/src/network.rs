@@ -46,6 +46,24 @@ fn run<'a, T: Real + Element>(
     })
 }
 
+/// The seconds that each operation of a program takes for inputs, in float32 if it `is_single`.
+pub fn profile(
+    words: &[i32],
+    tables: &[f64],
+    inputs: &[f64],
+    is_single: bool,
+) -> Result<Vec<f64>, ferroket_kernels::Error> {
+    let profile = if is_single { profile_of::<f32> } else { profile_of::<f64> };
+    profile(words, tables, inputs)
+}
+
+fn profile_of<T: Real>(words: &[i32], tables: &[f64], inputs: &[f64]) -> Result<Vec<f64>, ferroket_kernels::Error> {
+    let numbers = |numbers: &[f64]| numbers.iter().map(|&number| T::nearest(number)).collect::<Vec<_>>();
+    let program = Program::new(words, &numbers(tables))?;
+    let mut results = vec![T::default(); inputs.len() / program.inputs().max(1) * program.results()];
+    Ok(Lanes::default().profile(&program, &numbers(inputs), &mut results))
+}
+
 /// Reads a [`Program`] of `width` inputs: arguments `words`, int32, and `tables`.
 pub(crate) fn read_program<T: Real + Element>(args: &mut Arguments, width: usize) -> Result<Program<T>, Error> {
     let words = args.vector::<i32>("words")?;

@@ -27,18 +27,33 @@ pub(crate) struct Operator<'a, F: FormTables> {
 }
 
 impl<'a, F: FormTables> Operator<'a, F> {
-    /// Reads `kind`, the tables of the form and `values`, for so many sites; attributes `starts`, `steps`, `sizes` and
-    /// `diagonal`.
-    pub(crate) fn read(frame: &Frame<'a>, args: &mut Arguments<'_, 'a>, sites: usize) -> Result<Self, Error> {
-        let sites = read_sites(frame, args, sites)?;
-        Self::on_sites(frame, args, sites)
+    /// Reads the samples `x (..., N)`, `kind`, the tables of the form and `values`; attributes `starts`, `steps`, `sizes`
+    /// and `diagonal`.
+    pub(crate) fn read(frame: &Frame<'a>, args: &mut Arguments<'_, 'a>) -> Result<(AnyBuffer<'a>, Self), Error> {
+        let x = read_samples(args)?;
+        let sites = read_sites(frame, args, x.dims()[batch(&x).len()])?;
+        Ok((x, Self::on_sites(frame, args, sites)?))
     }
 
-    /// As [`Operator::read`], without the kinds of sites.
+    /// As [`Operator::read`], without samples and the kinds of sites.
     pub(crate) fn on_sites(frame: &Frame<'a>, args: &mut Arguments<'_, 'a>, sites: Sites) -> Result<Self, Error> {
         let (form, values) = F::read(args, &sites, frame.attr_bool("diagonal")?)?;
         Ok(Self { sites, form, values })
     }
+}
+
+/// Reads samples `x (..., N)`.
+pub(crate) fn read_samples<'a>(args: &mut Arguments<'_, 'a>) -> Result<AnyBuffer<'a>, Error> {
+    let x = args.any("x")?;
+    if x.dims().is_empty() {
+        return Err(Error::invalid("x has no dimension, but its last one must be that of the sites"));
+    }
+    Ok(x)
+}
+
+/// The dimensions of the samples but for that of the sites.
+pub(crate) fn batch<'x>(x: &'x AnyBuffer) -> &'x [usize] {
+    &x.dims()[..x.dims().len() - 1]
 }
 
 /// Reads `kind`, for so many sites; attributes `starts`, `steps` and `sizes`.

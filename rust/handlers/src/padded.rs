@@ -4,10 +4,10 @@ use crate::blocks::{block_len, blocks, min_written, share};
 use crate::configurations::{Configurations, Connected, configurations};
 use crate::dtypes::with_number_type;
 use crate::errors::FirstError;
-use crate::operators::{FormTables, MatricesOf, Operator, TermsOf};
+use crate::operators::{FormTables, MatricesOf, Operator, TermsOf, batch};
 use ferroket_kernels::connected::{Elements, Form, Part};
 use ferroket_kernels::numbers::MatrixElement;
-use ferroket_xla_ffi::{Element, Error, Frame, Pool, Rows, handler};
+use ferroket_xla_ffi::{AnyBuffer, AnyBufferMut, Element, Error, Frame, Pool, Results, Rows, handler};
 use std::ops::Range;
 
 handler! {
@@ -24,30 +24,37 @@ handler! {
 fn call<F: FormTables>(frame: &Frame) -> Result<(), Error> {
     let states = frame.attr_bool("states")?;
     let part = if frame.attr_bool("diagonal_only")? { Part::Diagonal } else { Part::All };
-    let (mut args, mut results) = (frame.arguments(), frame.results());
-    let x = args.any("x")?;
-    let Some((&n_sites, batch)) = x.dims().split_last() else {
-        return Err(Error::invalid("x has no dimension, but its last one must be that of the sites"));
-    };
-    let Operator { sites, form, values } = Operator::<F>::read(frame, &mut args, n_sites)?;
+    let (mut args, results) = (frame.arguments(), frame.results());
+    let (x, Operator { sites, form, values }) = Operator::<F>::read(frame, &mut args)?;
     args.finish()?;
-    let xp = if states { Some(results.any("xp")?) } else { None };
-    let mels = results.any("mels")?;
-    results.finish()?;
-    let Some((&room, _)) = mels.dims().split_last() else {
-        return Err(Error::invalid("mels has no dimension, but its last one must be that of the connected elements"));
-    };
-    mels.expect_dims(&[batch, &[room]].concat())?;
-    if let Some(xp) = &xp {
-        xp.expect_dims(&[batch, &[room, n_sites]].concat())?;
-    }
-    let samples = batch.iter().product();
+    let (xp, mels, room) = read_results(results, &x, states)?;
+    let samples = batch(&x).iter().product();
     let (configurations, xp) = configurations(&sites, x, xp)?;
     let sweep = Sweep { form: &form, part, room, states, configurations };
     with_number_type!(mels.dtype(), "the matrix elements", T => {
         let values = values.typed::<T>()?.as_slice();
         sweep.run(frame.pool(), samples, values, mels.typed::<T>()?.into_mut_slice(), xp)
     })
+}
+
+/// The results `xp (..., K, N)`, if `states`, and `mels (..., K)` of these samples; and K.
+pub(crate) fn read_results<'a>(
+    mut results: Results<'_, 'a>,
+    x: &AnyBuffer,
+    states: bool,
+) -> Result<(Option<AnyBufferMut<'a>>, AnyBufferMut<'a>, usize), Error> {
+    let xp = if states { Some(results.any("xp")?) } else { None };
+    let mels = results.any("mels")?;
+    results.finish()?;
+    let (batch, sites) = x.dims().split_at(batch(x).len());
+    let Some(&room) = mels.dims().last() else {
+        return Err(Error::invalid("mels has no dimension, but its last one must be that of the connected elements"));
+    };
+    mels.expect_dims(&[batch, &[room]].concat())?;
+    if let Some(xp) = &xp {
+        xp.expect_dims(&[batch, &[room], sites].concat())?;
+    }
+    Ok((xp, mels, room))
 }
 
 struct Sweep<'a, F: Form> {

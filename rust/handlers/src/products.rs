@@ -1,5 +1,6 @@
 //! Products of amplitudes, as handlers take them: the tables of all factors, one after the other.
 
+use crate::amplitudes::{JastrowArguments, RbmArguments, SlaterArguments, Table};
 use crate::errors::invalid;
 use crate::rules::real_numbers;
 use ferroket_kernels::amplitudes::jastrow::{self, JastrowTables};
@@ -7,28 +8,27 @@ use ferroket_kernels::amplitudes::product::{Factor, WalkingFactor};
 use ferroket_kernels::amplitudes::rbm::{self, Rbm, RbmTables};
 use ferroket_kernels::amplitudes::slater::{self, Slater, SlaterTables};
 use ferroket_kernels::numbers::{Complexes, Pairs, Reals};
-use ferroket_xla_ffi::{Arguments, Error, Frame};
+use ferroket_xla_ffi::{AnyBuffer, Arguments, Error, Frame};
 use num_complex::Complex;
 
 /// A table in double precision, with its dimensions.
-struct Table {
+struct Doubles {
     numbers: Vec<f64>,
     dims: Vec<usize>,
 }
 
-impl Table {
-    fn read(args: &mut Arguments, name: &'static str, rank: usize) -> Result<Self, Error> {
-        let table = args.any(name)?;
-        table.expect_rank(rank)?;
+impl<'a> Table<'a> for Doubles {
+    fn read(args: &mut Arguments<'_, 'a>, name: &'static str, rank: usize) -> Result<Self, Error> {
+        let table = AnyBuffer::read(args, name, rank)?;
         Ok(Self { dims: table.dims().to_vec(), numbers: real_numbers(table)? })
     }
 }
 
-/// The tables of a factor.
+/// The tables of a factor, and whether an RBM is of pairs.
 enum FactorArguments {
-    Rbm { theta: Table, delta: Table, bias: Table, are_pairs: bool },
-    Jastrow { fields: Table, pairs: Table },
-    Slater { orbitals: Table, fermions: Vec<usize> },
+    Rbm(RbmArguments<Doubles>, bool),
+    Jastrow(JastrowArguments<Doubles>),
+    Slater(SlaterArguments<Doubles>),
 }
 
 /// The tables of all factors: those of an RBM, a Jastrow amplitude or determinants, as the handlers of each have them, of
@@ -39,21 +39,9 @@ impl ProductArguments {
     pub(crate) fn read(frame: &Frame, args: &mut Arguments) -> Result<Self, Error> {
         let names = frame.attr_str("factors")?.split_whitespace().enumerate();
         let read = |(place, name)| match name {
-            "rbm" => Ok(FactorArguments::Rbm {
-                theta: Table::read(args, "theta", 2)?,
-                delta: Table::read(args, "delta", 3)?,
-                bias: Table::read(args, "bias", 2)?,
-                are_pairs: frame.attr_bool(&format!("{place}_pairs"))?,
-            }),
-            "jastrow" => Ok(FactorArguments::Jastrow {
-                fields: Table::read(args, "fields", 2)?,
-                pairs: Table::read(args, "pairs", 3)?,
-            }),
-            "slater" => {
-                let fermions = frame.attr_i64s(&format!("{place}_fermions"))?;
-                let fermions = fermions.into_iter().map(|n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
-                Ok(FactorArguments::Slater { orbitals: Table::read(args, "orbitals", 3)?, fermions })
-            }
+            "rbm" => Ok(FactorArguments::Rbm(RbmArguments::read(args)?, frame.attr_bool(&format!("{place}_pairs"))?)),
+            "jastrow" => Ok(FactorArguments::Jastrow(JastrowArguments::read(args)?)),
+            "slater" => SlaterArguments::read(frame, args, &format!("{place}_fermions")).map(FactorArguments::Slater),
             _ => Err(Error::invalid(format!("there is no factor '{name}', but 'rbm', 'jastrow' and 'slater'"))),
         };
         names.map(read).collect::<Result<_, _>>().map(Self)
@@ -79,7 +67,7 @@ pub(crate) enum Machine<'a> {
 impl<'a> Machine<'a> {
     fn of(arguments: &'a FactorArguments, sites: usize) -> Result<Self, Error> {
         let machine = match arguments {
-            FactorArguments::Rbm { theta, delta, bias, are_pairs } => {
+            FactorArguments::Rbm(RbmArguments { theta, delta, bias }, are_pairs) => {
                 let units = theta.dims[1];
                 let tables = RbmTables { theta: &theta.numbers, delta: &delta.numbers, bias: &bias.numbers, units };
                 match (theta.dims[0], are_pairs) {
@@ -88,7 +76,7 @@ impl<'a> Machine<'a> {
                     (_, true) => Rbm::new(tables, sites).map(Self::PairOfRbms),
                 }
             }
-            FactorArguments::Jastrow { fields, pairs } => {
+            FactorArguments::Jastrow(JastrowArguments { fields, pairs }) => {
                 let tables = JastrowTables { fields: &fields.numbers, pairs: &pairs.numbers, columns: fields.dims[1] };
                 if fields.dims[0] == 1 {
                     jastrow::Amplitudes::new(tables, sites)
@@ -97,7 +85,7 @@ impl<'a> Machine<'a> {
                     jastrow::Amplitudes::new(tables, sites).map(Self::ComplexJastrow)
                 }
             }
-            FactorArguments::Slater { orbitals, fermions } => {
+            FactorArguments::Slater(SlaterArguments { orbitals, fermions }) => {
                 let tables = SlaterTables { orbitals: &orbitals.numbers, determinants: orbitals.dims[1], fermions };
                 if orbitals.dims[0] == 1 {
                     Slater::new::<f64, 1>(tables, sites).map(Self::RealSlater)

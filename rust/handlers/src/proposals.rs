@@ -1,18 +1,15 @@
-//! Markov chains around a network, which XLA evaluates, or its layers here.
+//! Markov chains around a network, which XLA evaluates, or its program here.
 
 use crate::dtypes::Weights;
 use crate::errors::invalid;
 use crate::first_layer::read_layer;
-use crate::layers::read_layers;
-use crate::network::read_program;
 use crate::operators::{MatricesOf, Operator};
 use crate::rules::{check_indices, read_key, read_sweep, with_rule};
 use ferroket_kernels::amplitudes::FirstLayer;
 use ferroket_kernels::numbers::Real;
 use ferroket_kernels::sampling::rules::{Connected, TransitionRule};
 use ferroket_kernels::sampling::{
-    Chain, Conversation, EqualRows, Estimate, Network, PROGRESS_WORDS, Proposer, Question, STREAM_WORDS, Sampling,
-    Teller,
+    Chain, Conversation, EqualRows, Estimate, PROGRESS_WORDS, Proposer, Question, STREAM_WORDS, Sampling, Teller,
 };
 use ferroket_kernels::sites::{LocalIndex, LocalStates, Sites, StateRange};
 use ferroket_xla_ffi::{Arguments, Buffer, DataType, Element, Error, Frame, Rows, handler};
@@ -28,12 +25,12 @@ handler! {
     /// Then those that become the results of the same shapes: `indices (C, N)` of uint16, the configurations; `progress
     /// (C, 5)`, `random (C, 66)` and `kept (C, R)` of uint32, see [`Chain`], zeros at first; `log_prob (C,)`;
     /// `samples (C, L, N)` of uint16; `log_probs` of the last samples of each chain; and `own_sums (C, H)`. Then
-    /// `constant (H,)` and `table (N, D - 1, H)` of a first layer, see [`FirstLayer`], with H = 0 without one; the layers
-    /// behind it, see [`read_layers`], or a program, see [`read_program`], and the power p, if the chains are to be told by
-    /// them and make all moves; and the arguments of the rule, as for [`crate::chains::rbm`].
+    /// `constant (H,)` and `table (N, D - 1, H)` of a first layer, see [`FirstLayer`], with H = 0 without one; `words` and
+    /// `tables` of the program behind it, and the power p, if the chains are to be told by it and make all moves; and the
+    /// arguments of the rule, as for [`crate::chains::rbm`].
     ///
-    /// Attributes `rule`, `sweep`, `activations` and `program`, whether it is a program; of the rule `hamiltonian` also `matrices`, whether its operator has the form of
-    /// matrices. More results: `proposals (C, K, N)` of uint16; `sums (C, K, H)`, what the first layer makes
+    /// Attributes `rule`, `sweep` and `program`, whether there is one; of the rule `hamiltonian` also `matrices`, whether
+    /// its operator has the form of matrices. More results: `proposals (C, K, N)` of uint16; `sums (C, K, H)`, what the first layer makes
     /// of them; and `waiting ()` of int32, how many chains wait for amplitudes.
     pub(crate) fn proposals = call
 }
@@ -86,14 +83,11 @@ fn run<'a, T: Real + Element>(
     let layer = read_layer::<T>(&mut args, sizes.iter().map(|&size| usize::from(size)))?;
     let width = layer.width();
     own_sums.expect_dims(&[chains, width])?;
-    let (network, is_told) = if frame.attr_bool("program")? {
-        (Network::Program(read_program(&mut args, width)?), true)
+    let told = if frame.attr_bool("program")? {
+        Some((args.vector::<i32>("words")?, args.vector::<T>("tables")?, args.scalar("power")?))
     } else {
-        let layers = read_layers::<T>(frame, &mut args, width)?;
-        let is_told = !layers.is_empty();
-        (Network::Layers(layers), is_told)
+        None
     };
-    let power = if is_told { args.scalar("power")? } else { T::ONE };
     let proposals = results.typed::<LocalIndex>("proposals")?;
     proposals.expect_dims(&[chains, together, sites])?;
     let sums = results.typed::<T>("sums")?;
@@ -113,7 +107,12 @@ fn run<'a, T: Real + Element>(
 
     // A part of the chains would take layers as long as all of them.
     let share = chains.div_ceil(frame.pool().threads());
-    let teller = &Teller::new(network, power, share.saturating_mul(length).saturating_mul(sampling.sweep));
+    let moves = share.saturating_mul(length).saturating_mul(sampling.sweep);
+    let teller = told.map(|(words, tables, power)| Teller::new(words, tables, power, moves)).transpose();
+    let teller = teller.map_err(|error| invalid(&error))?;
+    if let Some(inputs) = teller.as_ref().map(Teller::inputs).filter(|&inputs| inputs != width) {
+        return Err(Error::invalid(format!("the program takes {inputs} numbers, not {width}")));
+    }
     let mut indices = EqualRows::new(indices, sites);
     let mut kept = EqualRows::new(kept.into_mut_slice(), kept_words);
     let mut samples = EqualRows::new(samples.into_mut_slice(), length * sites);
@@ -144,7 +143,7 @@ fn run<'a, T: Real + Element>(
             asks: Question::Proposals,
         })
         .collect();
-    let proceed = Proceed { frame, sampling, layer, teller, kept_words, share };
+    let proceed = Proceed { frame, sampling, layer, teller: teller.as_ref(), kept_words, share };
     if frame.attr_str("rule")? == "hamiltonian" && frame.attr_bool("matrices")? {
         let sites = &sites_of(sizes)?;
         let states = &LocalStates::new(sites).map_err(|error| invalid(&error))?;
@@ -194,7 +193,7 @@ struct Proceed<'p, 'a, T> {
     frame: &'p Frame<'a>,
     sampling: &'p Sampling,
     layer: FirstLayer<'a, T>,
-    teller: &'p Teller<T>,
+    teller: Option<&'p Teller<T>>,
     kept_words: usize,
     /// How many chains a thread has where it evaluates layers.
     share: usize,
@@ -212,16 +211,13 @@ impl<T: Real> Proceed<'_, '_, T> {
         if kept_words != words {
             return Err(Error::invalid(format!("the rule keeps {words} words for each chain, not {kept_words}")));
         }
-        let at_least = if teller.is_empty() { AT_LEAST } else { share };
+        let at_least = if teller.is_some() { share } else { AT_LEAST };
         frame.pool().for_each_part(conversations.len(), at_least, Rows::new(conversations, 1), |_, part| {
             let part = part.into_slice();
             let mut proposer = Proposer::new(sampling, rule(), layer);
-            if teller.is_empty() {
-                for conversation in part {
-                    proposer.proceed(conversation);
-                }
-            } else {
-                teller.tell(&mut proposer, part);
+            match teller {
+                Some(teller) => teller.tell(&mut proposer, part),
+                None => part.iter_mut().for_each(|conversation| proposer.proceed(conversation)),
             }
         })
     }
@@ -312,7 +308,7 @@ mod tests {
     /// Answers until no chain asks any more.
     fn run(threads: Threads, mut state: State, rule: &str, tables: impl Fn(TestFrame) -> TestFrame) -> State {
         let words = state.kept.len() / CHAINS;
-        let tables = |frame: TestFrame| tables(frame.attr_str("activations", "").attr_bool("program", false));
+        let tables = |frame: TestFrame| tables(frame.attr_bool("program", false));
         let mut answers = vec![f64::NAN; 2 * CHAINS];
         for _ in 0..=2 * LENGTH {
             let mut call = with_results(tables(frame(threads, &state, rule, &answers)), words);
@@ -362,15 +358,14 @@ mod tests {
 
     /// The same samples, in one call.
     #[test]
-    fn chains_are_told_by_layers() {
+    fn chains_are_told_by_a_program() {
         let start = State { log_prob: vec![log_prob(&[0, 2, 1]); CHAINS], ..start([0, 2, 1], 0) };
         let expected = run(Threads::None, start.clone(), "local", |frame| frame);
+        // A half of the sum, less 1.
+        let words = [1, 0, 1, 1, 2, 2, 1, 0, 1, 1, 1, 1, 1, 1, 0, 1, 1, 0];
         for threads in POOLS {
-            let call = frame(threads, &start, "local", &[f64::NAN; 2 * CHAINS])
-                .attr_str("activations", "relu")
-                .attr_bool("program", false);
-            // The sums are positive.
-            let mut call = with_results(call.arg(&[0.5], &[1, 1]).arg(&[-1.0], &[1]).arg(&[2.0], &[]), 0);
+            let call = frame(threads, &start, "local", &[f64::NAN; 2 * CHAINS]).attr_bool("program", true);
+            let mut call = with_results(call.arg(&words, &[words.len()]).arg(&[0.5, -1.0], &[2]).arg(&[2.0], &[]), 0);
             assert_eq!(call.execute(proposals), Ok(()));
             assert_eq!(call.read::<LocalIndex>(5), expected.samples);
             for (found, expected) in call.read::<f64>(6).into_iter().zip(&expected.log_probs) {
@@ -398,10 +393,8 @@ mod tests {
         let answers = [0.0; 2 * CHAINS];
         let message = |state: State, rule: &str| {
             let words = state.kept.len() / CHAINS;
-            let mut call = with_results(
-                frame(Threads::None, &state, rule, &answers).attr_str("activations", "").attr_bool("program", false),
-                words,
-            );
+            let mut call =
+                with_results(frame(Threads::None, &state, rule, &answers).attr_bool("program", false), words);
             call.execute(proposals).expect_err("a wrong call").message
         };
         assert_eq!(
