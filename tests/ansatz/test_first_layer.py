@@ -9,8 +9,9 @@ import netket as nk
 import numpy as np
 import pytest
 
-from ferroket.ansatz import first_layer, layers
+from ferroket.ansatz import first_layer
 from ferroket.bench import models
+from ferroket.network import structure
 from frameworks import FRAMEWORKS
 from variational_states import random_like
 
@@ -237,4 +238,4 @@ def test_many_operations_in_a_row(name: str, is_behind: bool) -> None:
     found = first_layer.read(log_psi, variables, x[0])
     assert found is not None
     assert is_separable(log_psi, variables, x)
-    layers.read(found, variables, x[0])
+    assert structure(log_psi, variables, x[0], key=(name, is_behind)).first_layer is not None

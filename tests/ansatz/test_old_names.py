@@ -47,15 +47,9 @@ def test_no_other_name() -> None:
         _ = fk.local_energy.Familie  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    "explanation",
-    [
-        fk.local_energy.Explanation("known ratios", "RBM"),
-        fk.sampler.Explanation("chains in Rust", "local", "RBM"),
-    ],
-    ids=["local energy", "sampler"],
-)
-def test_explanations(explanation: Any) -> None:
-    with pytest.warns(DeprecationWarning, match=r"Explanation.family is deprecated: use Explanation.ansatz") as told:
+@pytest.mark.parametrize("namespace", [fk.local_energy, fk.sampler, fk.natural_gradient], ids=lambda m: m.__name__)
+def test_explanations(namespace: Any) -> None:
+    explanation = namespace.Explanation("known ratios", known=fk.ansatz.rbm.RBM())
+    with pytest.warns(DeprecationWarning, match=r"Plan.family is deprecated: use Plan.ansatz") as told:
         assert explanation.family == "RBM" == explanation.ansatz
     assert [warning.filename for warning in told] == [__file__]

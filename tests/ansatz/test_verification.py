@@ -14,7 +14,7 @@ from ferroket.ansatz import first_layer
 from ferroket.ansatz.first_layer import FirstLayer
 from ferroket.ansatz.verification import TRACED, mismatch_reason
 from ferroket.bench import models
-from ferroket.local_energy.any_network import update_unsupported_reason
+from ferroket.local_energy.any_network import updated_factors
 from ferroket.natural_gradient import verification as of_derivatives
 
 SPINS = nk.hilbert.Spin(0.5, 6)
@@ -114,7 +114,7 @@ def test_a_network_that_is_traced_first() -> None:
     x = state.samples.reshape(-1, 6)
 
     def reason(variables: Any) -> str | None:
-        return update_unsupported_reason(state._apply_fun, variables, ISING, x.dtype)
+        return updated_factors(state._apply_fun, variables, ISING, x.dtype).reason
 
     reasons: list[str | None] = []
     jax.make_jaxpr(lambda variables: reasons.append(reason(variables)))(state.variables)

@@ -24,13 +24,17 @@ def evaluate(words: np.ndarray, tables: np.ndarray, inputs: np.ndarray) -> np.nd
         code = take()
         if code == 0:
             groups, positions, width, depth, length, out, offset = (take() for _ in range(7))
+            bias = tables[take(groups * width)].reshape(groups, 1, width) if take() else np.zeros((1, 1, 1))
             taps = take(groups * positions * depth // length).reshape(groups, positions, -1)
             places = (taps[..., None] + np.arange(length)).reshape(groups, positions, depth)
             weights = tables[offset : offset + groups * depth * width].reshape(groups, depth, width)
-            made = np.einsum("gpjc,gjm->gpmc", memory[places], weights)
+            made = bias[..., None] + np.einsum("gpjc,gjm->gpmc", memory[places], weights)
         elif code == 1:
-            batch, left, right, depth, out = (take() for _ in range(5))
-            of_left, of_right = (take(batch * n * depth).reshape(batch, n, depth) for n in (left, right))
+            batch, left, right, depth, *steps, out = (take() for _ in range(7))
+            of_left, of_right = (
+                take(batch * n).reshape(batch, n, 1) + step * np.arange(depth)
+                for n, step in zip((left, right), steps, strict=True)
+            )
             made = np.einsum("bikc,bjkc->bijc", memory[of_left], memory[of_right])
         elif code == 2:
             rows, depth, kind, out = (take() for _ in range(4))
@@ -55,8 +59,7 @@ def _map(take, memory, tables) -> None:
             case 1:
                 registers[register] = memory[take(n)]
             case 2:
-                offset = take()
-                registers[register] = tables[offset : offset + n, None]
+                registers[register] = tables[take(n), None]
             case _:
                 registers[register] = tables[take()]
     for _ in range(take()):

@@ -17,6 +17,7 @@ from lanes_in_numpy import evaluate
 import ferroket as fk
 from ferroket.bench import models
 from ferroket.ffi import network
+from ferroket.models.pairs import sum_over_pairs
 from ferroket.network import UnreadableError, read, structure
 from ferroket.network.numbers import FUNCTIONS, INSTRUCTIONS
 from generated_operators import checks
@@ -64,6 +65,45 @@ class Attention(nn.Module):
         return jax.nn.logsumexp(nn.Dense(3, **of)(x.mean(axis=1)), axis=-1)
 
 
+class Scaled(nn.Module):
+    """With numbers between the layers, a layer's result in two others, and a function with a parameter."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = nn.tanh(nn.Dense(8, param_dtype=float)(x)) * 0.3
+        z = nn.Dense(8, param_dtype=float, use_bias=False)(y)
+        bias = self.param("bias", nn.initializers.normal(), (8,), float)
+        y = y - (z + bias) / 2 + 0.1 * nn.PReLU(param_dtype=float)(z)
+        return nk.nn.activation.log_cosh(nn.Dense(5, param_dtype=float)(y)).sum(axis=-1)
+
+
+class Sets(nn.Module):
+    """The same layers on each site."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = x[..., None].astype(float)
+        for _ in range(2):
+            y = nn.gelu(nn.Dense(32, param_dtype=float)(y))
+        return nn.Dense(1, param_dtype=float)(nn.gelu(nn.Dense(16, param_dtype=float)(y.sum(axis=-2))))[..., 0]
+
+
+class Loops(nn.Module):
+    """Layers in loops, also backwards, whose steps give something."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        kernels = self.param("kernels", nn.initializers.normal(0.3), (3, 16, 16), float)
+
+        def step(y: jax.Array, kernel: jax.Array) -> tuple[jax.Array, jax.Array]:
+            y = jnp.tanh(y @ kernel) + x
+            return y, y.sum(axis=-1)
+
+        y, sums = jax.lax.scan(step, x.astype(float), kernels)
+        y, others = jax.lax.scan(step, y, kernels[1:], reverse=True)
+        return (sums * jnp.arange(1, 4)[:, None]).sum(axis=0) + others[0] * others[1] + y.prod(axis=-1)
+
+
 class Convolutions(nn.Module):
     """Convolutions with all kinds of edges, strides and groups."""
 
@@ -81,6 +121,9 @@ class Convolutions(nn.Module):
 NETWORKS = {
     "MLP": nk.models.MLP(hidden_dims=(5, 9), param_dtype=float),
     "complex MLP": nk.models.MLP(hidden_dims=(5, 3), param_dtype=complex),
+    "scaled": Scaled(),
+    "sets": Sets(),
+    "loops": Loops(),
     "attention": Attention(),
     "convolutions": Convolutions(),
     "complex convolutions": Convolutions(complex),
@@ -116,6 +159,12 @@ def test_single_precision(dtype: Any) -> None:
     compare(lambda variables, x: model.apply(variables, x[None])[0], model.init(jax.random.key(0), x), x, 2e-5)
 
 
+def _of_both(x: jax.Array) -> jax.Array:
+    """Two values in a row, which aren't one behind the other in the kernels' memory."""
+    t = jnp.tanh(2 * x).sum()
+    return jnp.concatenate([jnp.tanh(x + t), jnp.sin(x - t)])[None]
+
+
 EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
     **{
         name: getattr(jnp, name)
@@ -136,10 +185,18 @@ EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
     "log_cosh": nk.nn.activation.log_cosh,
     "sums": lambda x: jnp.cumsum(x) + jnp.cumsum(x, axis=0)[::-1] + x.max() - x.min() + jax.lax.cumsum(x, reverse=True),
     "products": lambda x: (x[:3, None] @ x[None, 3:6] + jnp.outer(x[:3], x[3:6])).ravel() + (1 + 0.1 * x).prod(),
+    "pairs": lambda x: sum_over_pairs(x, jnp.arange(15.0)) * jnp.tanh(x),
     "moves": lambda x: jnp.concatenate(
-        [x[::-2], jnp.pad(x[2:4], (1, 2)), jnp.roll(x, 2)[np.array([3, 1, 1])], x.reshape(3, -1).T.ravel()]
+        [
+            *(x[::-2], jnp.pad(x[2:4], (1, 2)), jnp.roll(x, 2)[np.array([3, 1, 1])], x.reshape(3, -1).T.ravel()),
+            *(jnp.stack([x, x[::-1]], axis=1).ravel(), jnp.tile(x[:3], 2), *jnp.unstack(x.reshape(2, -1), axis=1)),
+        ]
     ),
     "a long expression": lambda x: functools.reduce(lambda y, _: jnp.tanh(y) + 0.5 * x, range(300), x),
+    "products of several values": lambda x: _of_both(x) @ _of_both(x).T,
+    "quotients by a few numbers": lambda x: x[:, None] / (2 + jnp.abs(x[:1])) + ((x > 0).astype(int) * 3)[:, None],
+    "Fourier transforms back": lambda x: jnp.fft.ifft2(jnp.fft.fft2(x.reshape(2, 3)) * jnp.arange(1, 4)).real.ravel(),
+    "a longer Fourier transform": lambda x: jnp.fft.ifft(jnp.fft.fft(jnp.tile(x, 2)) * jnp.arange(12.0)).imag,
     "Fourier transform": lambda x: jnp.abs(jnp.fft.fft(x)) + jnp.fft.irfft(jnp.fft.rfft(x) ** 2, len(x)),
 }
 
@@ -218,6 +275,10 @@ def test_products_with_parameters(data: st.DataObject) -> None:
         (lambda w, x: w.sum(), "its value doesn't depend on the configuration"),
         (lambda w, x: ((x > 0).astype(int) & 3).sum() * w[0], "it has 'and' of the bits of integers"),
         (lambda w, x: ((x > 0).astype(int) // 2).sum() * w[0], "of integers"),
+        (
+            lambda w, x: jax.lax.div((x > 0) * 5, jnp.broadcast_to(1 + (x[:1] > 0), x.shape)).sum() * w[0],
+            "'div' of integers",
+        ),
         (lambda w, x: jax.lax.reduce_precision(x, 8, 7).sum(), "the kernels have no 'reduce_precision'"),
         (lambda w, x: w[x].sum(), "reading it ends in TypeError: Indexer must have integer or boolean type"),
         (lambda w, x: (x @ w).astype(np.float32), "it has numbers of float32 among those of float64"),

@@ -185,6 +185,18 @@ def _rev(eqn: Any, inputs: Sequence[Labels]) -> Sequence[Labels]:
     return [np.flip(inputs[0], eqn.params["dimensions"])]
 
 
+def _stack(eqn: Any, inputs: Sequence[Labels]) -> Sequence[Labels]:
+    return [np.stack(inputs, axis=eqn.params["axis"])]
+
+
+def _unstack(eqn: Any, inputs: Sequence[Labels]) -> Sequence[Labels]:
+    return list(np.moveaxis(inputs[0], eqn.params["axis"], 0))
+
+
+def _tile(eqn: Any, inputs: Sequence[Labels]) -> Sequence[Labels]:
+    return [np.tile(inputs[0], eqn.params["reps"])]
+
+
 def _pad(eqn: Any, inputs: Sequence[Labels]) -> Sequence[Labels]:
     labels, filled = inputs
     config = eqn.params["padding_config"]
@@ -436,6 +448,9 @@ RULES: dict[str, Any] = {
     "concatenate": _concatenate,
     "split": _split,
     "rev": _rev,
+    "stack": _stack,
+    "unstack": _unstack,
+    "tile": _tile,
     "pad": _pad,
     **dict.fromkeys(
         ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_xor", "reduce"),

@@ -1,18 +1,22 @@
 """What a network's program, its jaxpr, consists of: for those who follow values through it, equation by equation."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
-from ferroket._compat.jax import jaxpr_of
+from ferroket._compat.jax import inputs_of_scan, jaxpr_of
+from ferroket.ffi.primitives import DEFINITIONS
+from ferroket.models.pairs import sum_over_pairs_p
 
 MOVING = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "concatenate", "rev", "copy")
 """Primitives that give the elements of values other places: a convolution's circular padding is made of them."""
 
-CALLS = ("pjit", "jit", "closed_call", "core_call", "checkpoint", "remat", "remat2")
-"""Primitives whose jaxpr is evaluated as if it stood in their place."""
+CALLS = ("pjit", "jit", "closed_call", "core_call", "checkpoint", "remat", "remat2", sum_over_pairs_p.name)
+"""Primitives whose jaxpr, or definition, is evaluated as if it stood in their place."""
 
 CUSTOM_CALLS = ("custom_jvp_call", "custom_vjp_call")
 """The same, of functions whose derivatives somebody has defined: only values may be computed so."""
@@ -28,6 +32,9 @@ def bind(eqn: Any, inputs: Sequence[Any]) -> Sequence[Any]:
 
 def called(eqn: Any) -> tuple[Jaxpr, Sequence[Any]]:
     """The jaxpr of one of :data:`CALLS`, and its constants."""
+    if eqn.primitive in DEFINITIONS:
+        shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
+        return opened(jax.make_jaxpr(partial(DEFINITIONS[eqn.primitive], **eqn.params))(*shapes))
     return opened(eqn.params["jaxpr"] if "jaxpr" in eqn.params else eqn.params["call_jaxpr"])
 
 
@@ -36,17 +43,42 @@ def opened(jaxpr: Any) -> tuple[Jaxpr, Sequence[Any]]:
     return (jaxpr.jaxpr, jaxpr.consts) if isinstance(jaxpr, ClosedJaxpr) else (jaxpr, ())
 
 
-def inlined(jaxpr: ClosedJaxpr) -> ClosedJaxpr:
-    """The same program for values alone, without :data:`CALLS` and :data:`CUSTOM_CALLS`: one list of equations."""
+_LONGEST = 64
+"""Loops of more steps aren't written out."""
+
+
+def inlined(jaxpr: ClosedJaxpr, *, with_loops: bool = False) -> ClosedJaxpr:
+    """The same program for values alone, without :data:`CALLS` and :data:`CUSTOM_CALLS`: one list of equations.
+
+    Args:
+        jaxpr: The program.
+        with_loops: Whether loops of a few steps are written out, too.
+    """
 
     def run(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
         values: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
         for eqn in jaxpr.eqns:
             inputs = [v.val if isinstance(v, Literal) else values[v] for v in eqn.invars]
-            is_call = eqn.primitive.name in (*CALLS, *CUSTOM_CALLS)
-            results = run(*called(eqn), inputs) if is_call else bind(eqn, inputs)
+            if eqn.primitive.name in (*CALLS, *CUSTOM_CALLS):
+                results: Sequence[Any] = run(*called(eqn), inputs)
+            elif with_loops and eqn.primitive.name == "scan" and 0 < eqn.params["length"] <= _LONGEST:
+                results = loop(eqn.params, inputs)
+            else:
+                results = bind(eqn, inputs)
             values.update(zip(eqn.outvars, results, strict=True))
         return [v.val if isinstance(v, Literal) else values[v] for v in jaxpr.outvars]
+
+    def loop(settings: Any, inputs: Sequence[Any]) -> list[Any]:
+        n_consts, n_carry = inputs_of_scan(settings)
+        consts, carry, parts = inputs[:n_consts], inputs[n_consts : n_consts + n_carry], inputs[n_consts + n_carry :]
+        steps = []
+        for step in range(settings["length"])[:: -1 if settings["reverse"] else 1]:
+            of_step = [jax.lax.index_in_dim(part, step, keepdims=False) for part in parts]
+            results = run(*opened(settings["jaxpr"]), [*consts, *carry, *of_step])
+            carry = results[:n_carry]
+            steps.append(results[n_carry:])
+        steps = steps[::-1] if settings["reverse"] else steps
+        return [*carry, *(jnp.stack(of_steps) for of_steps in zip(*steps, strict=True))]
 
     shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in jaxpr.in_avals]
     return jax.make_jaxpr(lambda *args: run(jaxpr.jaxpr, jaxpr.consts, args))(*shapes)

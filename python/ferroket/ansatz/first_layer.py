@@ -28,7 +28,7 @@ from ferroket.ffi import Layer
 if TYPE_CHECKING:
     from ferroket.operator.compiled import LocalStates
 
-_MOVING = (*MOVING, "copy_p", "pad", "split", "pvary", "pcast")
+_MOVING = (*MOVING, "copy_p", "pad", "split", "stack", "unstack", "tile", "pvary", "pcast")
 """Primitives that give elements other places."""
 _LINEAR = ("convert_element_type", "neg", "real", "imag", "conj", "reduce_sum", "cumsum", "add", "add_any", "sub")
 """Primitives that are linear in all their operands together."""

@@ -5,8 +5,7 @@ from typing import Any
 import jax
 
 from ferroket.ansatz.amplitudes import Amplitudes, ProductAmplitudes
-from ferroket.ansatz.registry import Ansatz, of_model, register
-from ferroket.ansatz.why_not import almost, other_type
+from ferroket.ansatz.registry import Almost, Ansatz, of_model, other_type, register
 from ferroket.models import Product
 
 
@@ -22,7 +21,7 @@ class _Product(Ansatz):
         for factor in model.models:
             ansatz, reasons = of_model(factor)
             if ansatz is None:
-                return almost(f"of the product's factors, {reasons[0]}")
+                return Almost(f"of the product's factors, {reasons[0]}")
         return None
 
     def why_not_on(self, model: Any, hilbert: Any) -> str | None:

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import netket as nk
 
 from ferroket.ansatz.amplitudes import Amplitudes, RBMAmplitudes
-from ferroket.ansatz.registry import Ansatz, register
-from ferroket.ansatz.why_not import other_activation, other_type
+from ferroket.ansatz.registry import Ansatz, other_activation, other_type, register
 
 
 class RBMMultiVal(Ansatz):

@@ -9,8 +9,7 @@ import numpy as np
 
 from ferroket.ansatz.amplitudes import Amplitudes
 from ferroket.ansatz.rbm import of_layer
-from ferroket.ansatz.registry import Ansatz, register
-from ferroket.ansatz.why_not import other_activation, other_type
+from ferroket.ansatz.registry import Ansatz, other_activation, other_type, register
 
 
 class RBMSymm(Ansatz):

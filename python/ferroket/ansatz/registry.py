@@ -6,12 +6,33 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import netket as nk
 import numpy as np
 
 from ferroket.ansatz.amplitudes import DTYPES, Amplitudes, first_and_step
 from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.verification import TRACED, Subject, are_traced, cached_answer, mismatch_reason
-from ferroket.ansatz.why_not import without_mark
+
+
+class Almost(str):
+    """Why a model is only nearly of an ansatz: then this reason is told, and not those of others."""
+
+
+def other_type(model: Any, cls: type) -> str | None:
+    """Why a model isn't exactly of a class; None if it is."""
+    if type(model) is cls:
+        return None
+    if isinstance(model, cls):
+        return Almost(f"{type(model).__name__} is a subclass of {cls.__name__}, and may be another function")
+    return f"it is no nk.models.{cls.__name__}"
+
+
+def other_activation(model: Any) -> str | None:
+    """Why the activation of a model isn't ln cosh; None if it is."""
+    if model.activation is nk.nn.activation.log_cosh:
+        return None
+    activation = getattr(model.activation, "__name__", repr(model.activation))
+    return Almost(f"the activation is {activation}, and amplitude ratios are known only for nk.nn.log_cosh")
 
 
 class Ansatz(ABC):
@@ -106,13 +127,13 @@ def _mismatch(ansatz: Ansatz, model: Any, variables: Any, hilbert: Any) -> str |
 
 def of_model(model: Any) -> tuple[Ansatz | None, list[str]]:
     """The ansatz of a model, or the reasons why there is none."""
-    nearly = []
+    nearly: list[str] = []
     for ansatz in REGISTERED:
         reason = ansatz.why_not(model)
         if reason is None:
             return ansatz, []
-        if (about := without_mark(reason)) is not None:
-            nearly.append(about)
+        if isinstance(reason, Almost):
+            nearly.append(reason)
     if nearly:
         return None, nearly
     name = f"{type(model).__module__.split('.')[0]}'s {type(model).__name__}"

@@ -6,8 +6,7 @@ import jax
 import netket as nk
 
 from ferroket.ansatz.amplitudes import Amplitudes, SlaterAmplitudes
-from ferroket.ansatz.registry import Ansatz, register
-from ferroket.ansatz.why_not import other_type
+from ferroket.ansatz.registry import Ansatz, other_type, register
 
 
 def orbitals_of(model: Any, params: Any) -> tuple[jax.Array, ...]:

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ferroket.ansatz.amplitudes import Amplitudes, JastrowAmplitudes, ProductAmplitudes, SlaterAmplitudes
-from ferroket.ansatz.registry import Ansatz, register
+from ferroket.ansatz.registry import Ansatz, other_type, register
 from ferroket.ansatz.slater import orbitals_of, other_space
-from ferroket.ansatz.why_not import other_type
 from ferroket.models import SlaterJastrow
 
 

@@ -5,7 +5,7 @@ is computed once, and a function is known by its expression, however a framework
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ INSTRUCTIONS = (
     *("add", "sub", "mul", "div", "max", "min", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "atan2"),
     *("neg", "abs", "sign", "signbit", "not", "is_finite", "square", "reciprocal", "sqrt", "rsqrt"),
     *("exp", "expm1", "log", "log1p", "tanh", "logistic", "softplus", "sin", "cos", "sinh", "cosh", "relu"),
-    *("gelu", "silu", "log_cosh", "select"),
+    *("gelu", "silu", "log_cosh", "select", "elu", "selu"),
 )
 """What the kernels compute of single numbers; a truth value is 1 or 0. They have the same list, in the same order."""
 
@@ -27,7 +27,8 @@ class Expression:
     Attributes:
         name: one of :data:`INSTRUCTIONS`; or "elements", "table" or "number" for what it begins with.
         args: the expressions that an instruction takes.
-        data: of "elements" their places in memory; of "table" the table; of "number" the number.
+        data: of "elements" their places in memory; of "table" the table, and the place in it of each element or of the
+            one number for all; of "number" the number.
         depth: how many instructions are one behind the other in it.
     """
 
@@ -64,9 +65,10 @@ class Expressions:
         flat = np.ascontiguousarray(places.ravel(), np.int64)
         return self._known.setdefault(("elements", flat.tobytes()), Expression("elements", (), flat))
 
-    def table(self, table: Any) -> Expression:
-        """Numbers that parameters give: one for each element, or the same for all."""
-        return self._known.setdefault(("table", id(table)), Expression("table", (), table))
+    def table(self, table: Any, places: np.ndarray) -> Expression:
+        """Numbers that parameters give, at some places of a table: one for each element, or the same for all."""
+        flat = np.ascontiguousarray(places.ravel(), np.int64)
+        return self._known.setdefault(("table", id(table), flat.tobytes()), Expression("table", (), (table, flat)))
 
     def _folded(self, name: str, args: Sequence[Expression]) -> Expression | None:
         """A simpler expression of the same value, if there is one."""
@@ -85,6 +87,9 @@ class Expressions:
                 found = self.of("square", args[0])
         return found
 
+
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
+"""Klambauer, Unterthiner, Mayr, Hochreiter, arXiv:1706.02515."""
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": np.add,
@@ -127,30 +132,49 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "silu": lambda x: x / (1 + np.exp(-x)),
     "gelu": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
     "log_cosh": lambda x: np.abs(x) + np.log1p(np.exp(-2 * np.abs(x))) - np.log(2.0),
+    "elu": lambda x: np.where(x > 0, x, np.expm1(x)),
+    "selu": lambda x: SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(x)),
     "select": lambda which, no, yes: np.where(which, yes, no),
 }
 """What each instruction computes, in NumPy: the readable twin of the kernels."""
 
 
-def shape_of(expression: Expression, of: Expression) -> Any:
-    """What an expression makes of another one, by its parts, for comparisons; None if it is made of others, too."""
-    if expression is of:
-        return "x"
-    if expression.name == "number":
-        return float(np.float32(expression.data))
-    if expression.name in ("elements", "table"):
-        return None
-    args = [shape_of(arg, of) for arg in expression.args]
-    return None if None in args else (expression.name, *args)
+class Shapes:
+    """What some expressions make of a number x, each with a number of its own."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, int] = {}
+
+    def add(self, expression: Expression, x: Expression) -> int:
+        """The number of an expression, also of one that isn't known."""
+        number = self.find(within(expression), x, is_new=True)
+        assert number is not None
+        return number
+
+    def find(self, order: Sequence[Expression], x: Expression, *, is_new: bool = False) -> int | None:
+        """The number of the last one of some expressions; None if it isn't known, or made of something else as well.
+
+        Each of the expressions is behind those that it takes.
+        """
+        found: dict[int, int | None] = {}
+        for one in order:
+            args = [found.get(id(arg)) for arg in one.args]
+            key: Any = "x" if one is x else ("number", float(np.float32(one.data))) if one.name == "number" else None
+            if key is None and args and None not in args:
+                key = one.name, *args
+            if is_new and key is not None:
+                self._known.setdefault(key, len(self._known))
+            found[id(one)] = self._known.get(key)
+        return found[id(order[-1])]
 
 
-def within(expression: Expression, depth: int | None = None) -> list[Expression]:
-    """An expression and what it is made of, down to a depth, each behind what it takes."""
+def within(expression: Expression, depth: int | None = None, known: Container[int] = ()) -> list[Expression]:
+    """An expression and what it is made of, down to a depth and to known ones, each behind what it takes."""
     found: dict[int, Expression] = {}
 
     def add(expression: Expression, depth: int | None) -> None:
         if id(expression) not in found:
-            for arg in expression.args if depth != 0 else ():
+            for arg in expression.args if depth != 0 and id(expression) not in known else ():
                 add(arg, None if depth is None else depth - 1)
             found[id(expression)] = expression
 

@@ -37,11 +37,16 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Contract:
-    """``out[g, p, m] = Σ_j memory[places[g, p, j]] weights[g, j, m]``: products with parameters."""
+    """``out[g, p, m] = bias[g, m] + Σ_j memory[places[g, p, j]] weights[g, j, m]``: products with parameters.
+
+    Attributes:
+        bias: tables, which ``g, m`` of those one behind the other have a number of each, and its place; zeros if empty.
+    """
 
     out: Places
     places: Places
     weights: Table
+    bias: Sequence[tuple[Table, np.ndarray, np.ndarray]] = ()
 
     def read(self) -> list[Places]:
         """The places that are read."""
@@ -50,13 +55,18 @@ class Contract:
     def words(self, at: Callable[[Places], Places], offset: Callable[[Table], int]) -> list[Any]:
         """The operation as the kernels read it."""
         depth = self.places.shape[-1]
-        taps, length = _runs(self.places)
-        return [*self.out.shape, depth, length, at(self.out)[0, 0, 0], offset(self.weights), at(taps)]
+        taps, length = _runs(at(self.places))
+        bias = np.sum([np.where(is_of, offset(table) + number, 0) for table, is_of, number in self.bias], 0, np.int64)
+        head = [*self.out.shape, depth, length, at(self.out)[0, 0, 0], offset(self.weights)]
+        return [*head, int(bool(self.bias)), bias if self.bias else (), taps]
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """``out[b, i, j] = Σ_k memory[left[b, i, k]] memory[right[b, j, k]]``: products of activations."""
+    """``out[b, i, j] = Σ_k memory[left[b, i, k]] memory[right[b, j, k]]``: products of activations.
+
+    From one k to the next one all places go on by the same step.
+    """
 
     out: Places
     left: Places
@@ -68,7 +78,9 @@ class Pair:
 
     def words(self, at: Callable[[Places], Places], offset: Callable[[Table], int]) -> list[Any]:
         """The operation as the kernels read it."""
-        return [*self.out.shape, self.left.shape[-1], at(self.out)[0, 0, 0], at(self.left), at(self.right)]
+        steps = [int(np.diff(places.flat[:2])[0]) if places.shape[-1] > 1 else 1 for places in (self.left, self.right)]
+        firsts = [at(places[..., 0]) for places in (self.left, self.right)]
+        return [*self.out.shape, self.left.shape[-1], *steps, at(self.out)[0, 0, 0], *firsts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,8 +133,8 @@ class Map:
                 is_run = (np.diff(places) == 1).all()
                 words += [0, places[0]] if is_run else [1, places]
             else:
-                table = operand.data
-                words += [2 if table.size > 1 else 3, offset(table)]
+                table, places = operand.data
+                words += [2 if places.size > 1 or size == 1 else 3, offset(table) + places]
         words.append(len(self.steps))
         for name, result, args in self.steps:
             words += [INSTRUCTIONS.index(name), result, *args, *(0,) * (3 - len(args))]
@@ -152,6 +164,17 @@ class Memory:
     starts: list[int] = field(default_factory=list)
     """The first place of each array, as if none were used twice."""
     size: int = 0
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """How many places each array has."""
+        return np.diff([*self.starts, self.size])
+
+    def has_steps(self, places: Places) -> bool:
+        """Whether places go on by the same step along the last axis, wherever the arrays are that they belong to."""
+        steps = np.unique(np.diff(places, axis=-1))
+        first, last = (np.searchsorted(self.starts, places[..., end], "right") for end in (0, -1))
+        return steps.size == 0 or bool(steps.size == 1 and steps[0] >= 0 and (first == last).all())
 
     def new(self, *shape: int) -> Places:
         """An array of places."""
@@ -187,11 +210,6 @@ class Program:
         values = ffi.network(numbers, operands[0], operands[1], 1 + self.is_complex)
         return jax.lax.complex(values[:, 0], values[:, 1]) if self.is_complex else values[:, 0]
 
-    @property
-    def static(self) -> dict[str, Any]:
-        """What tells the kernels of chains that it is a program."""
-        return {"program": True}
-
     def __str__(self) -> str:
         products = sum(isinstance(one, Contract | Pair) for one in self.operations)
         return f"evaluated in Rust, in lanes: {len(self.operations)} operations, {products} of them products"
@@ -204,6 +222,7 @@ def assemble(
     tables: dict[int, Table] = {}
     offsets: dict[int, int] = {}
     starts = np.array(memory.starts)
+    where = _outs_in_order(memory, operations)
     moved, size = _shared_memory(memory, inputs, results, operations)
     total = 0
 
@@ -216,7 +235,7 @@ def assemble(
 
     def at(places: Places) -> Places:
         array = np.searchsorted(starts, places, "right") - 1
-        return places - starts[array] + moved[array]
+        return where[places] - starts[array] + moved[array]
 
     bodies = [[_CODES.index(type(one)), *one.words(at, offset)] for one in operations]
     head = [inputs.size, at(inputs).flat[0], results.size, *at(results.ravel()), size, total, len(operations)]
@@ -224,12 +243,56 @@ def assemble(
     return np.concatenate(parts).astype(np.int32), list(tables.values())
 
 
+def _outs_in_order(memory: Memory, operations: Sequence[Operation]) -> Places:
+    """For each place the one that takes its part, so that what products give is one behind the other."""
+    where = np.arange(memory.size)
+    for operation in operations:
+        if isinstance(operation, Contract) and operation.out.size:
+            first = memory.starts[np.searchsorted(memory.starts, operation.out.flat[0], "right") - 1]
+            where[operation.out.ravel()] = first + np.arange(operation.out.size)
+    return where
+
+
+def needed_operations(memory: Memory, results: Places, operations: Sequence[Operation]) -> list[Operation]:
+    """The operations whose results are needed, in order, and of products with parameters the outputs that are."""
+    is_read = np.zeros(memory.size, bool)
+    is_read[results] = True
+    found: list[Operation] = []
+    for operation in reversed(operations):
+        outs = operation.outs if isinstance(operation, Map) else [operation.out]
+        if any(is_read[out].any() for out in outs):
+            found.append(operation)
+            for places in operation.read():
+                is_read[places] = True
+                if isinstance(operation, Pair):  # whose places have to stay as far from each other
+                    for array in np.unique(np.searchsorted(memory.starts, places.ravel(), "right") - 1):
+                        is_read[memory.starts[array] :][: memory.sizes[array]] = True
+    return [_narrowed(one, is_read) if isinstance(one, Contract) else one for one in found[::-1]]
+
+
+def _narrowed(operation: Contract, is_read: np.ndarray) -> Contract:
+    """Products without the outputs that nothing reads."""
+    which = np.flatnonzero(is_read[operation.out].any(axis=(0, 1)))
+    groups, depth, width = operation.out.shape[0], operation.places.shape[-1], operation.out.shape[-1]
+    if len(which) == width:
+        return operation
+    weights = operation.weights
+
+    def prepare(value: Any) -> Any:
+        return weights.prepare(value)[..., which]
+
+    of_bias = np.add.outer(np.arange(groups) * width, which).ravel()
+    bias = [(table, is_of[of_bias], number[of_bias]) for table, is_of, number in operation.bias]
+    table = Table(weights.value, prepare, groups * depth * len(which))
+    return Contract(operation.out[..., which], operation.places, table, bias)
+
+
 def _shared_memory(
     memory: Memory, inputs: Places, results: Places, operations: Sequence[Operation]
 ) -> tuple[np.ndarray, int]:
     """The first place of each array, where memory that is free again is used again; and how many places there are."""
     starts = np.array(memory.starts)
-    sizes = np.diff([*memory.starts, memory.size])
+    sizes = memory.sizes
 
     def arrays(places: Places) -> list[int]:
         return np.unique(np.searchsorted(starts, places.ravel(), "right") - 1).tolist()

@@ -7,7 +7,7 @@ parameters alone is a table, which XLA computes.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -20,7 +20,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 
 from ferroket.ansatz import dependence
 from ferroket.ansatz.equations import bind, evaluate, inlined, needed
-from ferroket.network.numbers import Expression, Expressions, shape_of, within
+from ferroket.network.numbers import Expression, Expressions, Shapes, within
 from ferroket.network.program import (
     Contract,
     Map,
@@ -33,6 +33,7 @@ from ferroket.network.program import (
     Table,
     assemble,
     concatenated,
+    needed_operations,
 )
 
 _DEEPEST_NAMED = 9
@@ -88,6 +89,10 @@ class Reader:
     written: dict[tuple[int, int], Places] = field(default_factory=dict)
     """Where expressions are in memory, by their identity and the number of elements."""
     tables: dict[Any, Table] = field(default_factory=dict)
+    origins: dict[Any, tuple[Any, np.ndarray]] = field(default_factory=dict)
+    """Of variables that depend on parameters alone: another one, and where in it each element is."""
+    contracts: dict[int, Contract] = field(default_factory=dict)
+    """Products with parameters, by the first place of their results."""
     zeros: Places | None = None
 
     # Parameters
@@ -109,7 +114,6 @@ class Reader:
 
     def parts_of(self, v: Operand, shape: tuple[int, ...]) -> tuple[Expression, ...]:
         """The expressions of an operand, as elements of a shape or as one for all."""
-        size = math.prod(shape)
         if isinstance(v, Value):
             if v.shape == shape:
                 return v.parts
@@ -122,15 +126,16 @@ class Reader:
             number = constant.flat[0].item()
             of_one = [number.real, number.imag] if is_complex else [number]
             return tuple(self.expressions.number(part) for part in of_one)
-        is_one = aval.size == 1
+        root, where = (v, np.arange(aval.size).reshape(aval.shape)) if constant is not None else self.origin(v)
+        where = where if aval.size == 1 else np.broadcast_to(where, shape)
         tables = []
         for place, part in enumerate([jnp.real, jnp.imag] if is_complex else [jnp.asarray]):
+            tables.append(self.expressions.table(self.table(root, part, math.prod(root.aval.shape), place), where))
+        return tuple(tables)
 
-            def prepare(value: Any, part: Any = part) -> Any:
-                return part(value) if is_one else jnp.broadcast_to(part(value), shape)
-
-            tables.append(self.table(v, prepare, 1 if is_one else size, (place, shape)))
-        return tuple(map(self.expressions.table, tables))
+    def origin(self, v: Any) -> tuple[Any, np.ndarray]:
+        """The variable whose elements those of another one are, and where each is in it."""
+        return self.origins.get(v) or (v, np.arange(v.aval.size).reshape(v.aval.shape))
 
     # Memory
 
@@ -149,26 +154,24 @@ class Reader:
 
     def _map(self, wanted: list[Expression], size: int) -> None:
         """Writes expressions to memory."""
-        order = _needed([self._named(expression) for expression in wanted])
+        results = [self._named(expression) for expression in wanted]
         # What is in memory already isn't computed again.
-        operands: list[Expression] = []
-        register: dict[int, int] = {}
         known: dict[int, Expression] = {}
+        order = _needed(results)
         for expression in order:
             if expression.args and (id(expression), size) in self.written:
                 known[id(expression)] = self.expressions.elements(self.written[id(expression), size])
             elif expression.name == "number":
                 table = self.table(Constant(np.array(expression.data)), jnp.asarray, 1)
-                known[id(expression)] = Expression("table", (), table)
+                known[id(expression)] = Expression("table", (), (table, np.zeros(1, np.int64)))
             elif not expression.args:
                 known[id(expression)] = expression
-        for expression in order:
-            if id(expression) in known:
-                register[id(expression)] = len(operands)
-                operands.append(known[id(expression)])
-        steps, count, results = _schedule(order, register, [self._named(one) for one in wanted])
+        order = _needed(results, known)
+        operands = [expression for expression in order if id(expression) in known]
+        register = {id(expression): number for number, expression in enumerate(operands)}
+        steps, count, registers = _schedule(order, register, results)
         outs = [self.memory.new(size) for _ in wanted]
-        self.operations.append(Map(outs, operands, steps, results, count))
+        self.operations.append(Map(outs, [known[id(one)] for one in operands], steps, registers, count))
         for expression, out in zip(wanted, outs, strict=True):
             self.written[id(expression), size] = out
             self.written[id(self._named(expression)), size] = out
@@ -183,8 +186,10 @@ class Reader:
                 if all(a is b for a, b in zip(args, one.args, strict=True))
                 else self.expressions.of(one.name, *args)
             )
-            for x in within(same, _DEEPEST_NAMED)[:-1] if same.args else ():
-                if x.name != "number" and (name := named().get(shape_of(same, x))):
+            order = within(same, _DEEPEST_NAMED)
+            names, shapes = named()
+            for x in order[:-1]:
+                if x.name != "number" and (name := names.get(shapes.find(order, x))):
                     same = self.expressions.of(name, x)
                     break
             found[id(one)] = same
@@ -197,7 +202,7 @@ class Reader:
     def zero(self, count: int) -> Places:
         """So many places of zeros, one behind the other."""
         if self.zeros is None or self.zeros.size < count:
-            zero = self.expressions.table(self.table(Constant(np.zeros(())), jnp.asarray, 1))
+            zero = self.expressions.table(self.table(Constant(np.zeros(())), jnp.asarray, 1), np.zeros(1))
             self.zeros = self.memory.new(count)
             self.operations.append(Map([self.zeros], [zero], [], [0], 1))
         return self.zeros[:count]
@@ -213,6 +218,8 @@ class Reader:
             Places of each part of the result, ``(G, P, M)``.
         """
         groups, depth, width = shape
+        if not depth:
+            raise UnreadableError("it sums up nothing")
         is_complex = jnp.issubdtype(weights.aval.dtype, jnp.complexfloating)
         positions = places[0].shape[1]
         if is_complex and len(places) > 1:
@@ -238,15 +245,50 @@ class Reader:
 
     def _contract(self, places: Places, weights: Any, prepare: Callable[[Any], Any], shape: Sequence[int]) -> Places:
         groups, depth, width = shape
-        out = self.memory.new(groups, places.shape[1], width)
         table = self.table(weights, prepare, groups * depth * width)
-        self.operations.append(Contract(out, places, table))
-        return out
+        return self._contracted(Contract(self.memory.new(groups, places.shape[1], width), places, table))
+
+    def _contracted(self, operation: Contract) -> Places:
+        self.operations.append(operation)
+        if operation.out.size:
+            self.contracts[int(operation.out.flat[0])] = operation
+        return operation.out
+
+    def with_bias(self, value: Value, v: Any) -> Value | None:
+        """What products gave, with parameters added to it that are the same at all positions; None for other sums."""
+        biases = self.parts_of(v, value.shape)
+        parts = value.parts
+        if len(parts) != len(biases) or {part.name for part in parts} != {"elements"} or not value.size:
+            return None
+        if {bias.name for bias in biases} != {"table"}:
+            return None
+        places = np.concatenate([part.data for part in parts])
+        made = self.contracts.get(int(places.min()))
+        if made is None or made.bias or not np.array_equal(np.sort(places), made.out.ravel()):
+            return None
+        # By group, position and output: which number of which table.
+        numbers = np.concatenate([np.broadcast_to(bias.data[1], value.size) for bias in biases])
+        number, table = np.empty((2, places.size), np.int64)
+        within = places - made.out.flat[0]
+        number[within], table[within] = numbers, np.repeat(np.arange(len(biases)), value.size)
+        number, table = number.reshape(made.out.shape), table.reshape(made.out.shape)
+        if (number != number[:, :1]).any() or (table != table[:, :1]).any():
+            return None
+        bias = [(one.data[0], table[:, 0].ravel() == which, number[:, 0].ravel()) for which, one in enumerate(biases)]
+        out = self._contracted(Contract(self.memory.new(*made.out.shape), made.places, made.weights, bias))
+        return self.value(list(out.ravel()[within].reshape(len(parts), *value.shape)))
 
     def pair(self, left: Places, right: Places) -> Places:
         """Products of places ``(B, I, K)`` and ``(B, J, K)``, summed: ``(B, I, J)``."""
         out = self.memory.new(*left.shape[:2], right.shape[1])
+        left, right = (places if self.memory.has_steps(places) else self.copied(places) for places in (left, right))
         self.operations.append(Pair(out, left, right))
+        return out
+
+    def copied(self, places: Places) -> Places:
+        """Other places, one behind the other, with the same numbers."""
+        out = self.memory.new(*places.shape)
+        self.operations.append(Map([out.ravel()], [self.expressions.elements(places)], [], [0], 1))
         return out
 
     def reduce(self, places: Places, kind: str) -> Places:
@@ -257,11 +299,11 @@ class Reader:
         return out.reshape(places.shape[:-1])
 
 
-def _needed(wanted: list[Expression]) -> list[Expression]:
-    """Expressions and what they are made of, each behind what it takes."""
+def _needed(wanted: list[Expression], known: Container[int] = ()) -> list[Expression]:
+    """Expressions and what they are made of, each behind what it takes; but not what known ones are made of."""
     found: dict[int, Expression] = {}
     for expression in wanted:
-        found.update({id(one): one for one in within(expression)})
+        found.update({id(one): one for one in within(expression, known=known)})
     return list(found.values())
 
 
@@ -269,13 +311,7 @@ def _schedule(
     order: list[Expression], operands: dict[int, int], wanted: list[Expression]
 ) -> tuple[list[tuple[str, int, tuple[int, ...]]], int, list[int]]:
     """The steps that make expressions, with registers that are used again. What is an operand isn't made."""
-    alive: set[int] = set()
-    for expression in reversed(order):
-        if expression in wanted or id(expression) in alive:
-            alive.add(id(expression))
-            if id(expression) not in operands:
-                alive.update(id(arg) for arg in expression.args)
-    made = [one for one in order if id(one) in alive and id(one) not in operands]
+    made = [one for one in order if id(one) not in operands]
     last = {id(arg): number for number, one in enumerate(made) for arg in one.args}
     last.update({id(one): len(made) for one in wanted})
     register, count = dict(operands), len(set(operands.values()))
@@ -290,8 +326,6 @@ def _schedule(
         for arg in dict.fromkeys(map(id, one.args)):
             if last[arg] == number and arg not in operands:
                 free.append(register[arg])
-        if id(one) not in last:  # nobody takes it
-            free.append(register[id(one)])
     return steps, count, [register[id(one)] for one in wanted]
 
 
@@ -309,7 +343,8 @@ _SAME = (
     "stop_gradient",
     "optimization_barrier",
 )
-_MOVING = ("transpose", "broadcast_in_dim", "slice", "concatenate", "split", "rev", "pad")
+_ORDERED = ("reshape", "squeeze", "expand_dims")
+_MOVING = ("transpose", "broadcast_in_dim", "slice", "concatenate", "split", "rev", "pad", "stack", "unstack", "tile")
 _OF_REALS = (
     *("max", "min", "lt", "le", "gt", "ge", "and", "or", "atan2", "sign", "not", "is_finite", "rsqrt"),
     *("expm1", "log1p", "logistic"),
@@ -434,12 +469,13 @@ def _gather(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Val
 
 
 def _elementwise(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
-    name, aval = eqn.primitive.name, eqn.outvars[0].aval
+    aval = eqn.outvars[0].aval
+    name, inputs = _by_cheaper(reader, eqn, inputs)
+    if name == "add" and (found := _biased(reader, aval.shape, inputs)):
+        return [found]
     operands = [reader.parts_of(v, aval.shape) for v in inputs]
     e = reader.expressions
     is_complex = any(len(parts) > 1 for parts in operands)
-    if name == "add_any":
-        name = "add"
     _check_integers(name, eqn.invars[-1].aval.dtype)
     if name == "integer_pow":
         result = _power(e, operands[0], eqn.params["y"])
@@ -468,6 +504,36 @@ def _elementwise(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequenc
         result = (e.of(name, *(parts[0] for parts in operands)),)
     value = Value(aval.shape, result)
     return [reader.value(reader.places(value)) if max(part.depth for part in result) > _DEEPEST else value]
+
+
+def _by_cheaper(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> tuple[str, Sequence[Operand]]:
+    """A primitive with its operands, or a faster one."""
+    name = "add" if eqn.primitive.name == "add_any" else eqn.primitive.name
+    aval = eqn.outvars[0].aval
+    is_quotient = name == "div" and jnp.issubdtype(aval.dtype, jnp.inexact)
+    if is_quotient and (reciprocal := _reciprocal(reader, aval.size, inputs[1])):
+        return "mul", [inputs[0], reciprocal]
+    return name, inputs
+
+
+def _biased(reader: Reader, shape: tuple[int, ...], inputs: Sequence[Operand]) -> Value | None:
+    """A sum of products with parameters, and others: these begin with the latter."""
+    for value, v in (inputs, inputs[::-1]):
+        if isinstance(value, Value) and not isinstance(v, Value) and value.shape == shape:
+            return reader.with_bias(value, v)
+    return None
+
+
+def _reciprocal(reader: Reader, size: int, v: Operand) -> Value | None:
+    """1/x of a real value whose elements are repeated: division takes longer than multiplication."""
+    if not isinstance(v, Value) or len(v.parts) > 1 or v.parts[0].name != "elements":
+        return None
+    places, inverse = np.unique(v.parts[0].data, return_inverse=True)
+    if 2 * places.size > size:
+        return None
+    e = reader.expressions
+    (of_each,) = reader._written([e.of("reciprocal", e.elements(places))], places.size)
+    return reader.value([of_each[inverse].reshape(v.shape)])
 
 
 def _check_integers(name: str, dtype: Any) -> None:
@@ -613,6 +679,8 @@ def _cumsum(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Val
 
 def _multiplied(reader: Reader, value: Value, axis: int, matrix: np.ndarray) -> Value:
     """A value times a matrix ``(before, after)`` along an axis."""
+    is_real = len(value.parts) > 1 and value.parts[1].name == "number" and value.parts[1].data == 0
+    value = Value(value.shape, value.parts[:1]) if is_real else value
     of_parts = [np.moveaxis(places, axis, -1) for places in reader.places(value)]
     rows = [places.reshape(1, -1, places.shape[-1]) for places in of_parts]
     weights = Constant(matrix)
@@ -739,7 +807,7 @@ def _convolution(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequenc
 
 
 def _fft(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
-    """Fourier transforms, axis by axis, as products with the matrix of the transform."""
+    """Fourier transforms, axis by axis."""
     kind, lengths = eqn.params["fft_type"], eqn.params["fft_lengths"]
     kind = getattr(kind, "name", str(kind))
     value = inputs[0]
@@ -747,17 +815,54 @@ def _fft(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]
     # Of real numbers the last axis comes first, and back at last.
     order = zip(axes, lengths, strict=True) if kind == "IRFFT" else reversed(list(zip(axes, lengths, strict=True)))
     for axis, length in order:
-        phases = np.outer(np.arange(length), np.arange(length)) % length
-        matrix = np.exp((-2j if kind in ("FFT", "RFFT") else 2j) * np.pi * phases / length)
-        matrix = matrix if kind in ("FFT", "RFFT") else matrix / length
-        if kind == "RFFT" and axis == axes[-1]:
-            matrix = matrix[:, : length // 2 + 1]
-        if kind == "IRFFT" and axis == axes[-1]:
+        is_last = axis == axes[-1]
+        if kind == "RFFT" and is_last:
+            value = _multiplied(reader, value, axis, _transform(length, -1)[:, : length // 2 + 1])
+        elif kind == "IRFFT" and is_last:
             twice = np.where((2 * np.arange(length) % length == 0), 1, 2)[: length // 2 + 1, None]
-            value = _real_of_product(reader, value, axis, (twice * matrix[: length // 2 + 1]))
+            value = _real_of_product(reader, value, axis, twice * _transform(length, 1)[: length // 2 + 1] / length)
         else:
-            value = _multiplied(reader, value, axis, matrix)
+            value = _transformed(reader, value, axis, -1 if kind in ("FFT", "RFFT") else 1)
     return [value]
+
+
+def _transform(length: int, sign: int) -> np.ndarray:
+    """The matrix of a Fourier transform."""
+    phases = np.outer(np.arange(length), np.arange(length)) % length
+    return np.exp(sign * 2j * np.pi * phases / length)
+
+
+def _transformed(reader: Reader, value: Value, axis: int, sign: int) -> Value:
+    """A Fourier transform along an axis, divided by its length if it goes back.
+
+    One whose length has coprime factors is one in as many dimensions: Good, Journal of the Royal Statistical Society B
+    20, 361 (1958).
+    """
+    length = value.shape[axis]
+    factor = next((n for n in range(2, length) if length % n == 0 and math.gcd(n, length // n) == 1), None)
+    if factor is None:
+        scale = 1 if sign < 0 else length
+        matrix = _transform(length, sign) / scale
+        return _multiplied(reader, value, axis, matrix.real if length <= 2 else matrix)  # noqa: PLR2004 - e^πi is real
+    other = length // factor
+    first, second = np.ix_(np.arange(factor), np.arange(other))
+    before = (first * other + second * factor) % length
+    after = (first * other * pow(other, -1, factor) + second * factor * pow(factor, -1, other)) % length
+    parts = [_along(reader, part, value, axis, before) for part in value.parts]
+    value = Value(np.take(np.empty(value.shape), before, axis).shape, tuple(parts))
+    for along in (axis, axis + 1):
+        value = _transformed(reader, value, along, sign)
+    places = [np.moveaxis(part, (axis, axis + 1), (-2, -1)) for part in reader.places(value)]
+    joined = [part.reshape(*part.shape[:-2], length)[..., np.argsort(after.ravel())] for part in places]
+    return reader.value([np.moveaxis(part, -1, axis) for part in joined])
+
+
+def _along(reader: Reader, part: Expression, value: Value, axis: int, places: np.ndarray) -> Expression:
+    """What is at some places along an axis."""
+    if part.name == "number":
+        return part
+    (of_part,) = reader.places(Value(value.shape, (part,)))
+    return reader.expressions.elements(np.take(of_part, places, axis))
 
 
 def _real_of_product(reader: Reader, value: Value, axis: int, matrix: np.ndarray) -> Value:
@@ -770,7 +875,7 @@ def _real_of_product(reader: Reader, value: Value, axis: int, matrix: np.ndarray
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_SAME, _same),
-    **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _reshape),
+    **dict.fromkeys(_ORDERED, _reshape),
     **dict.fromkeys(_MOVING, _move),
     **dict.fromkeys((*_OF_REALS, *_BOTH, "real", "imag", "conj", "complex", "select_n", "clamp"), _elementwise),
     "convert_element_type": _convert,
@@ -815,7 +920,7 @@ def _read(function: Callable[..., jax.Array], variables: Any, numbers: Any, othe
     shapes = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), (variables, *others, numbers)
     )
-    jaxpr = inlined(jax.make_jaxpr(function)(*shapes))
+    jaxpr = inlined(jax.make_jaxpr(function)(*shapes), with_loops=True)
     if numbers.dtype not in (jnp.float32, jnp.float64):
         raise UnreadableError(f"its numbers are {numbers.dtype}, not float32 or float64")
     reader = Reader(numbers.dtype)
@@ -824,7 +929,8 @@ def _read(function: Callable[..., jax.Array], variables: Any, numbers: Any, othe
     if _real_dtype(jaxpr.out_avals[0].dtype) != reader.dtype:
         raise UnreadableError(f"ln ψ is {jaxpr.out_avals[0].dtype} of numbers of {reader.dtype}")
     results = np.array([places.item() for places in reader.places(result)])
-    words, tables = assemble(reader.memory, inputs, results, reader.operations)
+    operations = needed_operations(reader.memory, results, reader.operations)
+    words, tables = assemble(reader.memory, inputs, results, operations)
     if len(words) > _LONGEST:
         raise UnreadableError(f"its program has {len(words)} words, more than {_LONGEST}")
     wanted = [table.value for table in tables if not isinstance(table.value, np.ndarray)]
@@ -836,7 +942,7 @@ def _read(function: Callable[..., jax.Array], variables: Any, numbers: Any, othe
         values = [table.value if isinstance(table.value, np.ndarray) else next(found) for table in tables]
         return concatenated(tables, values, numbers.dtype)
 
-    return Program(words, numbers_of, inputs.size, len(results) > 1, reader.operations)
+    return Program(words, numbers_of, inputs.size, len(results) > 1, operations)
 
 
 def _follow(reader: Reader, jaxpr: ClosedJaxpr, numbers: Value, n_others: int) -> Value:
@@ -870,6 +976,10 @@ def _follow(reader: Reader, jaxpr: ClosedJaxpr, numbers: Value, n_others: int) -
 def _fold(reader: Reader, eqn: Any, inputs: Sequence[Any]) -> None:
     """Computes what depends on nothing."""
     known = [reader.constant(v) for v in inputs]
+    if len(inputs) == 1 and eqn.primitive.name in (*_ORDERED, *_MOVING) and not isinstance(inputs[0], Literal):
+        root, where = reader.origin(inputs[0])
+        moved = dependence.RULES[eqn.primitive.name](eqn, [where])
+        reader.origins.update({v: (root, np.asarray(places)) for v, places in zip(eqn.outvars, moved, strict=True)})
     if any(value is None for value in known) or sum(v.aval.size for v in eqn.outvars) > _FOLDED:
         return
     if eqn.primitive.name.startswith("random") or eqn.effects:
@@ -880,7 +990,7 @@ def _fold(reader: Reader, eqn: Any, inputs: Sequence[Any]) -> None:
 
 
 @lru_cache
-def named() -> dict[Any, str]:
+def named() -> tuple[dict[int | None, str], Shapes]:
     """The functions that the kernels compute at once, by what they make of x as JAX and NetKet write them."""
     functions = {
         "gelu": jax.nn.gelu,
@@ -888,12 +998,15 @@ def named() -> dict[Any, str]:
         "softplus": jax.nn.softplus,
         "log_cosh": nk.nn.activation.log_cosh,
         "relu": jax.nn.relu,
+        "elu": jax.nn.elu,
+        "selu": jax.nn.selu,
     }
-    found = {}
+    found: dict[int | None, str] = {}
+    shapes = Shapes()
     for name, function in functions.items():
         reader = Reader(np.dtype(jnp.result_type(float)))
         jaxpr = inlined(jax.make_jaxpr(function)(jax.ShapeDtypeStruct((2,), jnp.result_type(float))))
         x = reader.value([reader.memory.new(2)])
         result = _follow(reader, jaxpr, x, 0)
-        found[shape_of(result.parts[0], x.parts[0])] = name
-    return found
+        found[shapes.add(result.parts[0], x.parts[0])] = name
+    return found, shapes

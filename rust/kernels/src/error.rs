@@ -1,6 +1,5 @@
 //! What can be wrong with the input of a kernel.
 
-use crate::sites::StateRange;
 use thiserror::Error;
 
 /// An input that has no connected elements. Each message names the value and the rule that it broke.
@@ -17,13 +16,13 @@ pub enum Error {
         /// What the sample holds.
         value: String,
         /// The local states of the site.
-        states: StateRange,
+        states: String,
     },
     /// The dtype of the samples can't hold the local states, or can't tell them apart.
     #[error("the local states {states} can't all be held by samples of this dtype")]
     LocalStates {
         /// The local states.
-        states: StateRange,
+        states: String,
     },
     /// A sample has more connected elements than there is room for.
     #[error("sample {sample} has {count} connected elements, but there is room for {room} (max_conn_size)")]

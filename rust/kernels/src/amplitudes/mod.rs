@@ -1,11 +1,10 @@
 //! Amplitudes whose ratios are known, so that neither a network is evaluated nor a connected configuration built.
 //!
 //! What is asked of them is [`Ratios`] of many samples, for [`local_values`], and a [`Walker`] along a Markov chain.
-//! Of a network whose ratios aren't known the [`FirstLayer`] may be, and the [`Layers`] behind it.
+//! Of a network whose ratios aren't known the [`FirstLayer`] may be.
 
 mod first_layer;
 pub mod jastrow;
-mod layers;
 mod local_values;
 pub mod product;
 mod ratios;
@@ -16,6 +15,5 @@ mod sums;
 mod testing;
 
 pub use first_layer::{ConnectedSums, FirstLayer};
-pub use layers::{Activation, Layers, Rows as LayerRows};
 pub use local_values::local_values;
 pub use ratios::{Odds, Ratios, TOGETHER, Walker};

@@ -5,8 +5,13 @@
 //! the weights are the same for all lanes. What moves numbers has been done by whoever wrote the program, who says where they
 //! are.
 
+mod bounds;
 mod operations;
 mod program;
+#[cfg(test)]
+pub(crate) mod testing;
 mod words;
 
+pub use bounds::Rounded;
+pub(crate) use bounds::of_rounding;
 pub use program::{Lanes, Program};

@@ -7,6 +7,9 @@ use crate::error::check;
 use crate::numbers::{CACHE_LINE, Real, dispatch};
 use aligned_vec::AVec;
 use pulp::{Simd, WithSimd};
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::time::Instant;
 
 /// What a network makes of some numbers of a configuration.
 #[derive(Debug)]
@@ -55,6 +58,18 @@ impl<T: Real> Program<T> {
         self.results.len()
     }
 
+    pub(super) fn operations(&self) -> &[Operation<T>] {
+        &self.operations
+    }
+
+    pub(super) fn input_places(&self) -> Range<usize> {
+        self.first..self.first + self.inputs
+    }
+
+    pub(super) fn result_places(&self) -> &[usize] {
+        &self.results
+    }
+
     /// How many products of two numbers a configuration takes, where a function counts as some of them.
     #[must_use]
     pub fn work(&self) -> usize {
@@ -65,17 +80,34 @@ impl<T: Real> Program<T> {
 /// Memory to evaluate programs.
 #[derive(Debug)]
 pub struct Lanes<T> {
-    places: AVec<T>,
-    registers: AVec<T>,
+    /// Numbers of all places, and then registers.
+    numbers: AVec<T>,
 }
 
 impl<T: Real> Default for Lanes<T> {
     fn default() -> Self {
-        Self { places: AVec::new(CACHE_LINE), registers: AVec::new(CACHE_LINE) }
+        Self { numbers: AVec::new(CACHE_LINE) }
     }
 }
 
 impl<T: Real> Lanes<T> {
+    /// How many configurations a vector has: fewer take as long.
+    #[must_use]
+    pub fn of_vector() -> usize {
+        struct Count<T>(PhantomData<T>);
+
+        impl<T: Real> WithSimd for Count<T> {
+            type Output = usize;
+
+            #[inline(always)]
+            fn with_simd<S: Simd>(self, _: S) -> usize {
+                size_of::<T::Vector<S>>() / size_of::<T>()
+            }
+        }
+
+        dispatch(Count(PhantomData::<T>))
+    }
+
     /// What a program makes of inputs `(n, inputs)`: results `(n, results)`. Those of a configuration are the same to the bit
     /// beside whichever others it is.
     ///
@@ -83,9 +115,49 @@ impl<T: Real> Lanes<T> {
     ///
     /// If these aren't as many rows.
     pub fn evaluate(&mut self, program: &Program<T>, inputs: &[T], results: &mut [T]) {
-        assert_eq!(inputs.len() * program.results(), results.len() * program.inputs);
-        dispatch(Evaluate { program, lanes: self, inputs, results });
+        self.observe(program, inputs, results, &mut |_| {});
     }
+
+    /// As [`Lanes::evaluate`], and somebody sees what there is before and behind each operation.
+    pub(super) fn observe(
+        &mut self,
+        program: &Program<T>,
+        inputs: &[T],
+        results: &mut [T],
+        observer: &mut dyn FnMut(&Seen<T>),
+    ) {
+        assert_eq!(inputs.len() * program.results(), results.len() * program.inputs);
+        dispatch(Evaluate { program, lanes: self, inputs, results, observer });
+    }
+
+    /// As [`Lanes::evaluate`]; how many seconds each operation took.
+    ///
+    /// # Panics
+    ///
+    /// As [`Lanes::evaluate`].
+    pub fn profile(&mut self, program: &Program<T>, inputs: &[T], results: &mut [T]) -> Vec<f64> {
+        let mut seconds = vec![0.0; program.operations.len()];
+        let mut last = Instant::now();
+        self.observe(program, inputs, results, &mut |seen| {
+            let now = Instant::now();
+            if let Some(operation) = seen.operation {
+                seconds[operation] += (now - last).as_secs_f64();
+            }
+            last = now;
+        });
+        seconds
+    }
+}
+
+/// A tile at some time.
+pub(super) struct Seen<'m, T> {
+    /// The rows of the inputs.
+    pub(super) rows: Range<usize>,
+    /// The operation that has ended, if any has.
+    pub(super) operation: Option<usize>,
+    /// So many for each place.
+    pub(super) numbers: &'m [T],
+    pub(super) width: usize,
 }
 
 /// What [`Lanes::evaluate`] does.
@@ -94,6 +166,7 @@ struct Evaluate<'r, T> {
     lanes: &'r mut Lanes<T>,
     inputs: &'r [T],
     results: &'r mut [T],
+    observer: &'r mut dyn FnMut(&Seen<T>),
 }
 
 /// The most vectors of configurations side by side.
@@ -104,32 +177,35 @@ impl<T: Real> WithSimd for Evaluate<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { program, lanes, inputs, results } = self;
+        let Self { program, lanes, inputs, results, observer } = self;
         let of_vector = size_of::<T::Vector<S>>() / size_of::<T>();
         let (n_inputs, n_results) = (program.inputs, program.results.len());
         let registers = program.operations.iter().map(Operation::registers).max().unwrap_or(0);
-        lanes.places.resize(program.places * VECTORS * of_vector, T::default());
-        lanes.registers.resize(registers * Map::<T>::BLOCK, T::default());
+        let numbers = program.places * VECTORS * of_vector + registers * Map::<T>::BLOCK;
+        lanes.numbers.resize(numbers, T::default());
+        let memory = &mut lanes.numbers;
         let rows = results.len() / n_results.max(1);
         let mut done = 0;
         while done < rows {
             let vectors = if rows - done > of_vector { VECTORS } else { 1 };
             let width = vectors * of_vector;
             let count = width.min(rows - done);
-            let places = &mut lanes.places[..program.places * width];
             let tile = &inputs[done * n_inputs..][..count * n_inputs];
-            for (place, numbers) in places.chunks_exact_mut(width).skip(program.first).take(n_inputs).enumerate() {
+            for (place, numbers) in memory.chunks_exact_mut(width).skip(program.first).take(n_inputs).enumerate() {
                 for (lane, number) in numbers.iter_mut().enumerate() {
                     // Lanes that nobody asks for are those of the last row.
                     *number = tile[lane.min(count - 1) * n_inputs + place];
                 }
             }
-            for operation in &program.operations {
-                operation.run(simd, vectors, places, &mut lanes.registers);
+            let rows = done..done + count;
+            observer(&Seen { rows: rows.clone(), operation: None, numbers: memory, width });
+            for (number, operation) in program.operations.iter().enumerate() {
+                operation.run(simd, vectors, program.places, memory);
+                observer(&Seen { rows: rows.clone(), operation: Some(number), numbers: memory, width });
             }
             for (lane, results) in results[done * n_results..].chunks_exact_mut(n_results).take(count).enumerate() {
                 for (result, &place) in results.iter_mut().zip(&program.results) {
-                    *result = places[place * width + lane];
+                    *result = memory[place * width + lane];
                 }
             }
             done += count;
@@ -139,6 +215,7 @@ impl<T: Real> WithSimd for Evaluate<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::numbers;
     use super::*;
     use crate::numbers::each_level;
     use proptest::prelude::*;
@@ -146,21 +223,16 @@ mod tests {
     /// `relu(x W) · y` with W `(depth, width)` from the tables, where y are the other inputs: in words as Python writes them.
     fn words(depth: usize, width: usize) -> Vec<i32> {
         let [depth, width] = [depth as i32, width as i32];
-        let (x, y, products, result) = (0, depth, depth + width, depth + 2 * width);
+        let (x, y, products) = (0, depth, depth + width);
+        let (made, result) = (products + width, products + 2 * width);
         let mut words = vec![depth + width, 0, 2, result, result + 1, result + 2, depth * width, 4];
         // Each x by itself, so that runs have any length.
-        words.extend([0, 1, 1, width, depth, depth, products, 0, x]);
-        words.extend([3, width, 1, 2, 0, products, 1, 36, 1, 0, 0, 0, 1, 1, products]);
-        words.extend([1, 1, 1, 1, width, result]);
-        words.extend(products..products + width);
-        words.extend(y..y + width);
+        words.extend([0, 1, 1, width, depth, depth, products, 0, 0, x]);
+        words.extend([3, width, 1, 2, 0, products, 1, 36, 1, 0, 0, 0, 1, 1, made]);
+        words.extend([1, 1, 1, 1, width, 1, 1, result, made, y]);
         words.extend([2, 1, width, 1, result + 1]);
-        words.extend(products..products + width);
+        words.extend(made..made + width);
         words
-    }
-
-    fn numbers(seed: usize, len: usize) -> Vec<f64> {
-        (0..len).map(|i| ((seed + 1) as f64 * (i + 1) as f64).sin()).collect()
     }
 
     fn evaluate(program: &Program<f64>, inputs: &[f64]) -> Vec<f64> {
@@ -215,7 +287,7 @@ mod tests {
         };
         assert!(with(6, 7).ends_with("takes 7 numbers, but its tables have 6"), "{}", with(6, 7));
         assert!(with(8, 9).ends_with("there is no operation 9"));
-        assert!(with(3, 99).ends_with("it has 9 places, but names others"), "{}", with(3, 99));
+        assert!(with(3, 99).ends_with("it has 11 places, but names others"), "{}", with(3, 99));
         assert!(with(0, -1).ends_with("it has the number -1"));
     }
 }

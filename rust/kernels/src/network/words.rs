@@ -49,6 +49,17 @@ impl<'a> Words<'a> {
         (0..count).map(|_| Ok(self.run(length)? as u32)).collect()
     }
 
+    /// So many numbers of the tables.
+    pub(super) fn numbers_at(&mut self, count: usize) -> Result<&'a [i32], Error> {
+        check(count <= self.rest.len(), || message("it ends too early"))?;
+        let (found, others) = self.rest.split_at(count);
+        self.rest = others;
+        match found.iter().find(|&&number| usize::try_from(number).is_err() || number as usize >= self.numbers) {
+            None => Ok(found),
+            Some(number) => Err(wrong(&format!("it names number {number} of {}", self.numbers))),
+        }
+    }
+
     /// The first of so many numbers of the tables.
     pub(super) fn numbers(&mut self, count: usize) -> Result<usize, Error> {
         let first = self.number()?;

@@ -11,29 +11,30 @@ pub trait Functions: Copy {
     const ANGLES: RangeInclusive<f64>;
 
     /// e^x where that is a normal number, and otherwise a number near the smallest or the largest one.
+    ///
+    /// By instructions for a b + c if they are `FUSED`. On processors without them that takes a hundred times as long.
     #[must_use]
-    fn exp(x: Self) -> Self;
+    fn exp<const FUSED: bool>(x: Self) -> Self;
 
     /// tanh x.
     #[must_use]
     fn tanh(x: Self) -> Self;
 
-    /// 1 / (1 + e^-x), by instructions for a b + c if they are `FUSED`. On processors without them that takes a hundred times
-    /// as long.
+    /// 1 / (1 + e^-x).
     #[must_use]
     fn sigmoid<const FUSED: bool>(x: Self) -> Self;
 
     /// ln (1 + e^x).
     #[must_use]
-    fn softplus(x: Self) -> Self;
+    fn softplus<const FUSED: bool>(x: Self) -> Self;
 
     /// ln x.
     #[must_use]
-    fn ln(x: Self) -> Self;
+    fn ln<const FUSED: bool>(x: Self) -> Self;
 
     /// ln (1 + x).
     #[must_use]
-    fn ln_1p(x: Self) -> Self;
+    fn ln_1p<const FUSED: bool>(x: Self) -> Self;
 
     /// The angle of the point (x, y).
     #[must_use]
@@ -99,9 +100,9 @@ macro_rules! functions {
 
             /// x without so many times what the parts sum to.
             #[inline(always)]
-            fn remainder<const N: usize>(mut x: $t, whole: $t, parts: [$t; N]) -> $t {
+            fn remainder<const FUSED: bool, const N: usize>(mut x: $t, whole: $t, parts: [$t; N]) -> $t {
                 for part in parts {
-                    x -= whole * part;
+                    x = product_plus::<FUSED>(-whole, part, x);
                 }
                 x
             }
@@ -120,10 +121,10 @@ macro_rules! functions {
 
             /// A polynomial, by descending powers.
             #[inline(always)]
-            fn polynomial<const N: usize>(x: $t, coefficients: [f64; N]) -> $t {
-                let mut value = 0.0;
-                for coefficient in coefficients {
-                    value = value * x + coefficient as $t;
+            fn polynomial<const FUSED: bool, const N: usize>(x: $t, coefficients: [f64; N]) -> $t {
+                let mut value = coefficients[0] as $t;
+                for coefficient in &coefficients[1..] {
+                    value = product_plus::<FUSED>(value, x, *coefficient as $t);
                 }
                 value
             }
@@ -132,20 +133,20 @@ macro_rules! functions {
                 const ANGLES: RangeInclusive<f64> = -$angles..=$angles;
 
                 #[inline(always)]
-                fn exp(x: Self) -> Self {
+                fn exp<const FUSED: bool>(x: Self) -> Self {
                     // Comparisons, not `clamp`: they let a NaN pass.
                     let x = if x > $limit { $limit } else { x };
                     let x = if x < -$limit { -$limit } else { x };
-                    let whole = x * LOG2_E + WHOLE;
-                    let rest = remainder(x, whole - WHOLE, $ln2);
+                    let whole = product_plus::<FUSED>(x, LOG2_E, WHOLE);
+                    let rest = remainder::<FUSED, _>(x, whole - WHOLE, $ln2);
                     // The integer becomes the exponent.
                     let power = Self::from_bits(whole.to_bits().wrapping_add($bias) << $mantissa);
-                    polynomial(rest, const { taylor::<$exp>(1, 0) }) * power
+                    polynomial::<FUSED, _>(rest, const { taylor::<$exp>(1, 0) }) * power
                 }
 
                 #[inline(always)]
                 fn tanh(x: Self) -> Self {
-                    let small = <Self as Functions>::exp(-2.0 * x.abs());
+                    let small = <Self as Functions>::exp::<false>(-2.0 * x.abs());
                     ((1.0 - small) / (1.0 + small)).copysign(x)
                 }
 
@@ -176,16 +177,16 @@ macro_rules! functions {
                 }
 
                 #[inline(always)]
-                fn softplus(x: Self) -> Self {
+                fn softplus<const FUSED: bool>(x: Self) -> Self {
                     // ln (1 + s) = 2 artanh (s / (2 + s))
-                    let small = <Self as Functions>::exp(-x.abs());
+                    let small = <Self as Functions>::exp::<FUSED>(-x.abs());
                     let argument = small / (2.0 + small);
-                    let series = polynomial(argument * argument, const { artanh::<$ln>() });
-                    <Self as Functions>::relu(x) + 2.0 * argument * series
+                    let series = polynomial::<FUSED, _>(argument * argument, const { artanh::<$ln>() });
+                    product_plus::<FUSED>(2.0 * argument, series, <Self as Functions>::relu(x))
                 }
 
                 #[inline(always)]
-                fn ln(x: Self) -> Self {
+                fn ln<const FUSED: bool>(x: Self) -> Self {
                     // Numbers that are too small to be normal have no exponent of their own.
                     let is_small = x < <$t>::MIN_POSITIVE;
                     let (scaled, shift) = if is_small { (x * $scale, $shift) } else { (x, 0.0) };
@@ -194,7 +195,7 @@ macro_rules! functions {
                     let exponent = <$t>::from_bits(WHOLE.to_bits() + (bits >> $mantissa)) - (WHOLE + <$t>::from($bias as u16)) - shift;
                     let m = <$t>::from_bits((bits & ((1 << $mantissa) - 1)) + $root);
                     let z = (m - 1.0) / (m + 1.0);
-                    let series = polynomial(z * z, const { artanh::<$ln>() });
+                    let series = polynomial::<FUSED, _>(z * z, const { artanh::<$ln>() });
                     let [high, low] = $ln2;
                     let value = 2.0 * z * series + exponent * low + exponent * high;
                     let value = if x == 0.0 { <$t>::NEG_INFINITY } else { value };
@@ -203,11 +204,11 @@ macro_rules! functions {
                 }
 
                 #[inline(always)]
-                fn ln_1p(x: Self) -> Self {
+                fn ln_1p<const FUSED: bool>(x: Self) -> Self {
                     let sum = 1.0 + x;
                     // What the sum has lost
                     let lost = x - (sum - 1.0);
-                    let value = <Self as Functions>::ln(sum);
+                    let value = <Self as Functions>::ln::<FUSED>(sum);
                     if sum > 0.0 && sum < <$t>::MAX { value + lost / sum } else { value }
                 }
 
@@ -220,7 +221,7 @@ macro_rules! functions {
                     let t = std::$t::consts::SQRT_2 - 1.0;
                     let z = (ratio - t) / (1.0 + ratio * t);
                     let square = z * z;
-                    let series = polynomial(-square, const { artanh::<$atan>() });
+                    let series = polynomial::<false, _>(-square, const { artanh::<$atan>() });
                     let angle = std::$t::consts::FRAC_PI_8 + z * series;
                     let angle = if ratio == 0.0 { 0.0 } else { angle };
                     let angle = if b > a { std::$t::consts::FRAC_PI_2 - angle } else { angle };
@@ -261,7 +262,7 @@ macro_rules! functions {
 
                 #[inline(always)]
                 fn cosh_sinh(x: Self) -> (Self, Self) {
-                    let large = <Self as Functions>::exp(x.abs());
+                    let large = <Self as Functions>::exp::<false>(x.abs());
                     let (half, half_small) = (0.5 * large, 0.5 / large);
                     (half + half_small, (half - half_small).copysign(x))
                 }
@@ -269,10 +270,10 @@ macro_rules! functions {
                 #[inline(always)]
                 fn sin_cos(x: Self) -> (Self, Self) {
                     let whole = x * FRAC_2_PI + WHOLE;
-                    let rest = remainder(x, whole - WHOLE, $half_pi);
+                    let rest = remainder::<false, _>(x, whole - WHOLE, $half_pi);
                     let square = rest * rest;
-                    let sin = rest * polynomial(square, const { taylor::<$sin>(2, 1) });
-                    let cos = polynomial(square, const { taylor::<$cos>(2, 0) });
+                    let sin = rest * polynomial::<false, _>(square, const { taylor::<$sin>(2, 1) });
+                    let cos = polynomial::<false, _>(square, const { taylor::<$cos>(2, 0) });
                     let quarters = whole.to_bits();
                     let (sin, cos) = if quarters & 1 == 1 { (cos, sin) } else { (sin, cos) };
                     (signed(sin, quarters), signed(cos, quarters.wrapping_add(1)))
@@ -385,15 +386,17 @@ mod tests {
         #[test]
         fn double_precision(x in -700.0..700.0, small in -3.0..3.0, angle in -1e6..1e6) {
             for x in [x, small] {
-                compare(x, &[Functions::exp(x)], &[x.exp()], 5e-16);
+                compare(x, &[Functions::exp::<false>(x), Functions::exp::<true>(x)], &[x.exp(); 2], 5e-16);
                 compare(x, &[Functions::tanh(x)], &[x.tanh()], 5e-16);
                 compare(x, &[Functions::sigmoid::<false>(x), Functions::sigmoid::<true>(x)], &[sigmoid(x); 2], 3e-16);
-                compare(x, &[Functions::softplus(x)], &[softplus(x)], 5e-16);
+                compare(x, &[Functions::softplus::<false>(x), Functions::softplus::<true>(x)], &[softplus(x); 2], 5e-16);
                 let (cosh, sinh) = Functions::cosh_sinh(x);
                 compare(x, &[cosh, sinh], &[x.cosh(), x.sinh()], 1e-15);
-                compare(x, &[Functions::ln(x.abs()), Functions::ln(x.exp())], &[x.abs().ln(), x.exp().ln()], 5e-16);
+                let found = [Functions::ln::<false>(x.abs()), Functions::ln::<true>(x.abs()), Functions::ln::<false>(x.exp())];
+                compare(x, &found, &[x.abs().ln(), x.abs().ln(), x.exp().ln()], 5e-16);
                 let large = x.abs() - 1.0;
-                compare(x, &[Functions::ln_1p(large), Functions::ln_1p(1e-9 * x)], &[large.ln_1p(), (1e-9 * x).ln_1p()], 5e-16);
+                let found = [Functions::ln_1p::<true>(large), Functions::ln_1p::<false>(1e-9 * x)];
+                compare(x, &found, &[large.ln_1p(), (1e-9 * x).ln_1p()], 5e-16);
                 let points = [(x, small), (small, x), (-small, -x), (x, x * x)];
                 for (y, x) in points {
                     compare(x, &[Functions::atan2(y, x)], &[y.atan2(x)], 5e-16);
@@ -417,15 +420,15 @@ mod tests {
         fn single_precision(x in -87.0_f32..87.0, small in -3.0_f32..3.0, angle in -8192.0_f32..8192.0) {
             for x in [x, small] {
                 let wide = f64::from(x);
-                compare(wide, &[Functions::exp(x).into()], &[wide.exp()], 3e-7);
+                compare(wide, &[Functions::exp::<false>(x).into(), Functions::exp::<true>(x).into()], &[wide.exp(); 2], 3e-7);
                 compare(wide, &[Functions::tanh(x).into()], &[wide.tanh()], 3e-7);
                 let found = [Functions::sigmoid::<false>(x).into(), Functions::sigmoid::<true>(x).into()];
                 compare(wide, &found, &[sigmoid(wide); 2], 2e-7);
-                compare(wide, &[Functions::softplus(x).into()], &[softplus(wide)], 3e-7);
+                compare(wide, &[Functions::softplus::<false>(x).into(), Functions::softplus::<true>(x).into()], &[softplus(wide); 2], 3e-7);
                 let (cosh, sinh) = Functions::cosh_sinh(x);
                 compare(wide, &[cosh.into(), sinh.into()], &[wide.cosh(), wide.sinh()], 4e-7);
-                compare(wide, &[Functions::ln(x.abs()).into()], &[wide.abs().ln()], 3e-7);
-                compare(wide, &[Functions::ln_1p(x.abs()).into()], &[wide.abs().ln_1p()], 3e-7);
+                compare(wide, &[Functions::ln::<true>(x.abs()).into()], &[wide.abs().ln()], 3e-7);
+                compare(wide, &[Functions::ln_1p::<false>(x.abs()).into()], &[wide.abs().ln_1p()], 3e-7);
                 compare(wide, &[Functions::atan2(x, small).into()], &[wide.atan2(small.into())], 5e-7);
             }
             for angle in [angle, small] {
@@ -440,19 +443,22 @@ mod tests {
     fn numbers_at_the_ends() {
         assert_eq!(Functions::tanh(f64::INFINITY), 1.0);
         assert_eq!(Functions::tanh(-1e300_f64), -1.0);
-        assert_eq!(Functions::exp(0.0_f64), 1.0);
+        assert_eq!(Functions::exp::<true>(0.0_f64), 1.0);
         assert_eq!(Functions::cosh_sinh(0.0_f64), (1.0, 0.0));
         assert_eq!(Functions::sin_cos(0.0_f32), (0.0, 1.0));
-        assert!(Functions::exp(-1e9_f32) > 0.0 && Functions::exp(1e9_f32).is_finite());
+        assert!(Functions::exp::<true>(-1e9_f32) > 0.0 && Functions::exp::<true>(1e9_f32).is_finite());
         assert_eq!((Functions::relu(-2.0_f64), Functions::relu(2.0_f64)), (0.0, 2.0));
-        assert!(Functions::relu(f64::NAN).is_nan() && Functions::softplus(f64::NAN).is_nan());
-        assert_eq!(Functions::ln(0.0), f64::NEG_INFINITY);
-        assert_eq!((Functions::ln(f64::INFINITY), Functions::ln(1.0_f64)), (f64::INFINITY, 0.0));
-        assert!((Functions::ln(5e-324) - 5e-324_f64.ln()).abs() < 1e-12);
-        assert!(Functions::ln(-1.0_f64).is_nan() && Functions::ln(f64::NAN).is_nan());
-        assert_eq!((Functions::ln_1p(-1.0), Functions::ln_1p(f64::INFINITY)), (f64::NEG_INFINITY, f64::INFINITY));
+        assert!(Functions::relu(f64::NAN).is_nan() && Functions::softplus::<true>(f64::NAN).is_nan());
+        assert_eq!(Functions::ln::<true>(0.0), f64::NEG_INFINITY);
+        assert_eq!((Functions::ln::<true>(f64::INFINITY), Functions::ln::<true>(1.0_f64)), (f64::INFINITY, 0.0));
+        assert!((Functions::ln::<true>(5e-324) - 5e-324_f64.ln()).abs() < 1e-12);
+        assert!(Functions::ln::<true>(-1.0_f64).is_nan() && Functions::ln::<true>(f64::NAN).is_nan());
+        assert_eq!(
+            (Functions::ln_1p::<true>(-1.0), Functions::ln_1p::<true>(f64::INFINITY)),
+            (f64::NEG_INFINITY, f64::INFINITY)
+        );
         assert_eq!((Functions::atan2(0.0, 1.0), Functions::atan2(-0.0, 1.0)), (0.0, 0.0));
         assert_eq!(Functions::atan2(0.0, -1.0), std::f64::consts::PI);
-        assert!(Functions::tanh(f64::NAN).is_nan() && Functions::exp(f32::NAN).is_nan());
+        assert!(Functions::tanh(f64::NAN).is_nan() && Functions::exp::<true>(f32::NAN).is_nan());
     }
 }

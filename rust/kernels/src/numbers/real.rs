@@ -62,6 +62,9 @@ pub trait Real:
     /// `a / b`.
     fn over<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
 
+    /// The greatest one of `a` and `b`, and NaN if one of them is none.
+    fn greatest<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+
     /// The lesser one of `a` and `b`.
     fn lesser<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
 
@@ -79,7 +82,7 @@ pub trait Real:
 }
 
 macro_rules! reals {
-    ($($t:ident, $vector:ident, $splat:ident, $add:ident, $mul:ident, $mul_add:ident, $div:ident, $min:ident, $xor:ident, $product:ident, $least:ident: $narrow:literal, $range:literal, $growth:literal;)+) => {$(
+    ($($t:ident, $vector:ident, $splat:ident, $add:ident, $mul:ident, $mul_add:ident, $div:ident, $min:ident, $select:ident, $less_than:ident, $equal:ident, $xor:ident, $product:ident, $least:ident: $narrow:literal, $range:literal, $growth:literal;)+) => {$(
         impl Real for $t {
             type Vector<S: Simd> = S::$vector;
 
@@ -120,6 +123,13 @@ macro_rules! reals {
             }
 
             #[inline(always)]
+            fn greatest<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                let greater = simd.$select(simd.$less_than(a, b), b, a);
+                // A NaN isn't less.
+                simd.$select(simd.$equal(b, b), greater, b)
+            }
+
+            #[inline(always)]
             fn lesser<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
                 simd.$min(a, b)
             }
@@ -150,7 +160,7 @@ macro_rules! reals {
 
 reals! {
     f32, f32s, splat_f32s, add_f32s, mul_f32s, mul_add_e_f32s,
-        div_f32s, min_f32s, xor_f32s, reduce_product_f32s, reduce_min_f32s: 2.5, 70.0, 4.0;
+        div_f32s, min_f32s, select_f32s, less_than_f32s, equal_f32s, xor_f32s, reduce_product_f32s, reduce_min_f32s: 2.5, 70.0, 4.0;
     f64, f64s, splat_f64s, add_f64s, mul_f64s, mul_add_e_f64s,
-        div_f64s, min_f64s, xor_f64s, reduce_product_f64s, reduce_min_f64s: 5.0, 600.0, 100.0;
+        div_f64s, min_f64s, select_f64s, less_than_f64s, equal_f64s, xor_f64s, reduce_product_f64s, reduce_min_f64s: 5.0, 600.0, 100.0;
 }

@@ -15,4 +15,4 @@ pub use chains::{KEY_WORDS, Key, Sampling, run};
 pub use proposals::{Chain, Conversation, Estimate, PROGRESS_WORDS, Proposer, Question};
 pub use rows::EqualRows;
 pub use stream::STREAM_WORDS;
-pub use told::{Network, Teller};
+pub use told::Teller;

@@ -1,28 +1,20 @@
-//! Chains that are told by a network: its layers, or a program.
+//! Chains that are told by a network.
 //!
-//! Layers in single precision decide most moves: they take half as long, and say by how much they are off at most. Where
+//! Dense layers in single precision decide most moves: they take half as long, and say by how much they are off at most. Where
 //! that leaves a move open, double precision decides. So each move is decided as double precision alone would.
 
-use crate::amplitudes::{LayerRows, Layers};
-use crate::network::{Lanes, Program};
+use crate::Error;
+use crate::network::{Lanes, Program, Rounded, of_rounding};
 use crate::numbers::Real;
 use crate::sampling::rules::TransitionRule;
 use crate::sampling::{Conversation, Estimate, Proposer, Question};
 
-/// What comes behind a first layer's sums.
-#[derive(Debug)]
-pub enum Network<T> {
-    /// Dense layers.
-    Layers(Layers<T>),
-    /// Anything, with two results where ψ is complex.
-    Program(Program<T>),
-}
-
 /// A network that tells chains the logarithm of |ψ|^p.
 #[derive(Debug)]
 pub struct Teller<T> {
-    network: Network<T>,
-    rounded: Option<Layers<f32>>,
+    /// From a first layer's sums to ln ψ, in two results if that is complex.
+    program: Program<T>,
+    rounded: Option<Rounded>,
     power: T,
 }
 
@@ -36,61 +28,72 @@ const AT_LEAST: usize = 256;
 /// So many samples are evaluated at once.
 const TOGETHER: usize = 64;
 
-impl<T: Real> Teller<T> {
-    /// Of this network and this power p, for threads that make so many moves each.
-    pub fn new(network: Network<T>, power: T, moves: usize) -> Self {
-        let rounded = match &network {
-            Network::Layers(layers) => {
-                let pays = moves.saturating_mul(layers.work()) > MOVES * layers.work_of_bounds();
-                (size_of::<T>() > size_of::<f32>() && pays).then(|| layers.rounded())
-            }
-            Network::Program(_) => None,
-        };
-        Self { network, rounded, power }
-    }
+/// Sums of a first layer, as many as there are rows, and what the network makes of them.
+#[derive(Debug)]
+struct Rows<T> {
+    sums: Vec<T>,
+    log_psi: Vec<T>,
+    lanes: Lanes<T>,
+}
 
-    /// Whether there are no layers, so that something else has to tell.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        matches!(&self.network, Network::Layers(layers) if layers.is_empty())
+impl<T: Real> Default for Rows<T> {
+    fn default() -> Self {
+        Self { sums: Vec::new(), log_psi: Vec::new(), lanes: Lanes::default() }
     }
+}
 
-    /// Evaluates the network for all rows.
-    fn evaluate(&self, rows: &mut LayerRows<T>, lanes: &mut Lanes<T>) {
-        match &self.network {
-            Network::Layers(layers) => rows.evaluate(layers),
-            Network::Program(program) => {
-                let (inputs, parts) = (program.inputs().max(1), program.results());
-                rows.log_psi.resize(rows.sums.len() / inputs * parts, T::default());
-                lanes.evaluate(program, &rows.sums, &mut rows.log_psi);
-                if parts > 1 {
-                    // Phases don't matter.
-                    let mut place = 0;
-                    rows.log_psi.retain(|_| {
-                        place += 1;
-                        place % parts == 1
-                    });
-                }
-            }
+impl<T: Real> Rows<T> {
+    /// Evaluates a program for all rows: phases don't matter.
+    fn evaluate(&mut self, program: &Program<T>) {
+        let (inputs, parts) = (program.inputs().max(1), program.results());
+        self.log_psi.resize(self.sums.len() / inputs * parts, T::default());
+        self.lanes.evaluate(program, &self.sums, &mut self.log_psi);
+        if parts > 1 {
+            let mut place = 0;
+            self.log_psi.retain(|_| {
+                place += 1;
+                place % parts == 1
+            });
         }
+    }
+}
+
+impl<T: Real> Teller<T> {
+    /// Of the program with these words and tables and this power p, for threads that make so many moves each.
+    pub fn new(words: &[i32], tables: &[T], power: T, moves: usize) -> Result<Self, Error> {
+        let program = Program::new(words, tables)?;
+        let pays = |of_bounds: usize| moves.saturating_mul(program.work()) > MOVES * of_bounds;
+        let rounded = (size_of::<T>() > size_of::<f32>() && Rounded::work(&program).is_some_and(pays))
+            .then(|| Rounded::new(&program, words, tables));
+        Ok(Self { rounded: rounded.flatten(), program, power })
+    }
+
+    /// How many sums it takes.
+    #[must_use]
+    pub fn inputs(&self) -> usize {
+        self.program.inputs()
     }
 
     /// Has chains make all moves.
     pub fn tell<R: TransitionRule>(&self, proposer: &mut Proposer<T, R>, conversations: &mut [Conversation<T>]) {
         let width = proposer.layer().width();
-        let (mut exact, mut quick) = (LayerRows::default(), LayerRows::default());
-        let mut lanes = Lanes::default();
-        let mut rounded = self.rounded.as_ref();
+        let (mut exact, mut quick, mut errors) = (Rows::default(), Rows::<f32>::default(), Vec::new());
+        // So few proposals fill one vector in double precision, and a part of one in single precision.
+        let proposals: usize = conversations.iter().map(|conversation| conversation.answers.len()).sum();
+        let mut rounded = self.rounded.as_ref().filter(|_| proposals > Lanes::<T>::of_vector());
+        let was_rounded = rounded.is_some();
         let (mut asked, mut open) = (0, 0);
         loop {
-            exact.clear();
-            quick.clear();
+            exact.sums.clear();
+            quick.sums.clear();
+            errors.clear();
             for conversation in asking(conversations) {
                 proposer.proceed(conversation);
                 let Conversation { chain, sums, asks, .. } = conversation;
                 match asks {
                     Question::Proposals if rounded.is_some() => {
-                        sums.chunks_exact(width).for_each(|sums| quick.push_rounded(sums));
+                        quick.sums.extend(sums.iter().map(|&sum| f32::nearest(sum.into())));
+                        errors.extend(sums.chunks_exact(width).map(of_rounding));
                     }
                     Question::Proposals => exact.sums.extend_from_slice(sums),
                     Question::Exactly => {
@@ -101,12 +104,13 @@ impl<T: Real> Teller<T> {
                     Question::Nothing => {}
                 }
             }
-            asked += quick.errors.len();
+            asked += errors.len();
             if let Some(rounded) = rounded {
-                quick.evaluate(rounded);
+                quick.log_psi.resize(errors.len(), 0.0);
+                rounded.evaluate(&mut quick.lanes, &quick.sums, &mut quick.log_psi, &mut errors);
             }
-            self.evaluate(&mut exact, &mut lanes);
-            let of_quick = quick.log_psi.iter().zip(&quick.errors);
+            exact.evaluate(&self.program);
+            let of_quick = quick.log_psi.iter().zip(&errors);
             let mut estimates = of_quick.map(|(&log_psi, &error)| self.estimate(log_psi, error));
             let mut numbers = exact.log_psi.iter().map(|&log_psi| self.exact(log_psi));
             let mut is_waiting = false;
@@ -125,9 +129,9 @@ impl<T: Real> Teller<T> {
                 rounded = None;
             }
         }
-        if self.rounded.is_some() {
+        if was_rounded {
             for conversation in conversations {
-                self.log_probs(proposer, &mut exact, &mut lanes, conversation);
+                self.log_probs(proposer, &mut exact, conversation);
             }
         }
     }
@@ -136,8 +140,7 @@ impl<T: Real> Teller<T> {
     fn log_probs<R: TransitionRule>(
         &self,
         proposer: &Proposer<T, R>,
-        rows: &mut LayerRows<T>,
-        lanes: &mut Lanes<T>,
+        rows: &mut Rows<T>,
         conversation: &mut Conversation<T>,
     ) {
         let layer = proposer.layer();
@@ -151,7 +154,7 @@ impl<T: Real> Teller<T> {
             for (sample, sums) in samples.chunks_exact(sites).zip(rows.sums.chunks_exact_mut(layer.width())) {
                 layer.write(sample, sums);
             }
-            self.evaluate(rows, lanes);
+            rows.evaluate(&self.program);
             for (log_prob, &log_psi) in log_probs.iter_mut().zip(&rows.log_psi) {
                 *log_prob = self.power * log_psi;
             }
@@ -187,7 +190,8 @@ fn asking<'c, 'a, T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::amplitudes::{Activation, FirstLayer};
+    use crate::amplitudes::FirstLayer;
+    use crate::network::testing::dense_layers;
     use crate::numbers::each_level;
     use crate::sampling::proposals::tests::Kept;
     use crate::sampling::rules::Local;
@@ -197,7 +201,8 @@ mod tests {
     const SITES: usize = 6;
     const WIDTH: usize = 5;
     const HIDDEN: usize = 20;
-    const CHAINS: u64 = 3;
+    /// More than a vector has numbers.
+    const CHAINS: u64 = 9;
 
     fn numbers(seed: f64, scale: f64, len: usize) -> Vec<f64> {
         (0..len).map(|i| scale * ((seed + 1.3) * (i + 1) as f64).sin()).collect()
@@ -209,25 +214,30 @@ mod tests {
     struct Numbers {
         constant: Vec<f64>,
         table: Vec<f64>,
-        hidden: Vec<f64>,
-        last: Vec<f64>,
+        words: Vec<i32>,
+        tables: Vec<f64>,
     }
 
     impl Numbers {
         /// With larger weights single precision leaves more moves open.
         fn new(seed: f64, scale: f64) -> Self {
+            let (words, mut tables) = dense_layers("gelu", &[WIDTH, HIDDEN, 1]);
+            let (hidden, last) = tables.split_at_mut((WIDTH + 1) * HIDDEN);
+            for (weights, factor) in [(hidden, 2.0 * scale), (last, 2.0 / scale)] {
+                for weight in weights {
+                    *weight *= factor;
+                }
+            }
             Self {
                 constant: numbers(seed, 1.0, WIDTH),
                 table: numbers(seed + 1.0, 1.0, SITES * 2 * WIDTH),
-                hidden: numbers(seed + 2.0, scale, WIDTH * HIDDEN),
-                last: numbers(seed + 3.0, 0.5 / scale, HIDDEN),
+                words,
+                tables,
             }
         }
 
-        fn layers(&self) -> Layers<f64> {
-            let stages: [(_, &[f64], &[f64]); 2] =
-                [(Activation::Gelu, &self.hidden, &[0.1; HIDDEN]), (Activation::Tanh, &self.last, &[0.3])];
-            Layers::new(WIDTH, stages).expect("layers")
+        fn teller(&self, power: f64, moves: usize) -> Teller<f64> {
+            Teller::new(&self.words, &self.tables, power, moves).expect("a program")
         }
 
         fn layer(&self) -> FirstLayer<'_, f64> {
@@ -236,10 +246,10 @@ mod tests {
 
         fn run(&self, teller: &Teller<f64>, sampling: &Sampling, length: usize, together: usize) -> Found {
             let start = [0, 2, 1, 0, 1, 2];
-            let mut rows = LayerRows::default();
+            let mut rows = Rows::default();
             rows.sums.resize(WIDTH, 0.0);
             self.layer().write(&start, &mut rows.sums);
-            teller.evaluate(&mut rows, &mut Lanes::default());
+            rows.evaluate(&teller.program);
             let log_prob = teller.power * rows.log_psi[0];
             let mut kept: Vec<_> = (0..CHAINS).map(|_| Kept::at(&start, log_prob, 0, WIDTH, length)).collect();
             let mut room: Vec<_> =
@@ -263,13 +273,15 @@ mod tests {
         ) {
             let network = Numbers::new(seed, scale);
             let sampling = Sampling { key: [key; KEY_WORDS], sweep };
-            let alone = Teller { network: Network::Layers(network.layers()), rounded: None, power };
-            let expected = network.run(&alone, &sampling, length, together);
+            let expected = network.run(&network.teller(power, 0), &sampling, length, together);
             // Numbers that are off, as errors allow it.
-            let mut off = network.layers().rounded();
-            off.be_off_by(10.0_f64.powf(log_open));
-            for rounded in [network.layers().rounded(), off] {
-                let teller = Teller { network: Network::Layers(network.layers()), rounded: Some(rounded), power };
+            for off in [0.0, 10.0_f64.powf(log_open)] {
+                let mut teller = network.teller(power, usize::MAX);
+                let mut tables = network.tables.clone();
+                *tables.last_mut().expect("a bias") += off;
+                let mut rounded = Rounded::new(&teller.program, &network.words, &tables).expect("dense layers");
+                rounded.add_error(1.01 * off);
+                teller.rounded = Some(rounded);
                 for _ in each_level() {
                     let found = network.run(&teller, &sampling, length, together);
                     for ((samples, log_probs, accepted), expected) in found.into_iter().zip(&expected) {
@@ -285,11 +297,12 @@ mod tests {
 
     #[test]
     fn single_precision_has_to_pay() {
-        let layers = || Numbers::new(0.0, 1.0).layers();
-        let moves = |moves| Teller::new(Network::Layers(layers()), 2.0, moves).rounded.is_some();
-        let least = MOVES * layers().work_of_bounds() / layers().work();
-        assert!(!moves(1) && !moves(least) && moves(least + 1) && moves(usize::MAX));
-        let single = Layers::new(1, [(Activation::Tanh, &[1.0_f32][..], &[0.0_f32][..])]).expect("a layer");
-        assert!(Teller::new(Network::Layers(single), 2.0, usize::MAX).rounded.is_none());
+        let network = Numbers::new(0.0, 1.0);
+        let program = network.teller(2.0, 0).program;
+        let least = MOVES * Rounded::work(&program).expect("dense layers") / program.work();
+        let is_rounded = |moves| network.teller(2.0, moves).rounded.is_some();
+        assert!(!is_rounded(1) && !is_rounded(least) && is_rounded(least + 1) && is_rounded(usize::MAX));
+        let tables: Vec<_> = network.tables.iter().map(|&x| x as f32).collect();
+        assert!(Teller::new(&network.words, &tables, 2.0, usize::MAX).expect("a program").rounded.is_none());
     }
 }

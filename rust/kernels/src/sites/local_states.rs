@@ -38,10 +38,13 @@ impl<'a, S: Sample> LocalStates<'a, S> {
         for &states in &sites.kinds {
             let first = values.len();
             for index in 0..states.size {
-                values.push(S::from_exact(states.value(index)).ok_or(Error::LocalStates { states })?);
+                values.push(
+                    S::from_exact(states.value(index))
+                        .ok_or_else(|| Error::LocalStates { states: states.to_string() })?,
+                );
             }
             if values[first..].windows(2).any(|pair| pair[0] == pair[1]) {
-                return Err(Error::LocalStates { states });
+                return Err(Error::LocalStates { states: states.to_string() });
             }
         }
         let offsets: Vec<u32> = (0..sites.len()).map(|site| sites.first_value(site)).collect();
@@ -196,7 +199,7 @@ impl<'a, S: Sample> LocalStates<'a, S> {
 
     #[cold]
     fn not_local(&self, sample: usize, site: usize, value: S) -> Error {
-        Error::NotALocalState { sample, site, value: value.to_string(), states: self.sites.states(site) }
+        Error::NotALocalState { sample, site, value: value.to_string(), states: self.sites.states(site).to_string() }
     }
 }
 

@@ -17,7 +17,7 @@ impl<S: Sample> TwoStates<S> {
         let range = StateRange { start: first, step: second - first, size: 2 };
         match (S::from_exact(first), S::from_exact(second)) {
             (Some(a), Some(b)) if a != b => Ok(Self { states: [a, b], range }),
-            _ => Err(Error::LocalStates { states: range }),
+            _ => Err(Error::LocalStates { states: range.to_string() }),
         }
     }
 
@@ -44,7 +44,7 @@ impl<S: Sample> TwoStates<S> {
     fn find_invalid(&self, sample: usize, values: &[S]) -> Error {
         let site = values.iter().position(|value| !self.states.contains(value)).unwrap_or_default();
         let value = values.get(site).map(ToString::to_string).unwrap_or_default();
-        Error::NotALocalState { sample, site, value, states: self.range }
+        Error::NotALocalState { sample, site, value, states: self.range.to_string() }
     }
 }
 

@@ -2,12 +2,13 @@
 
 use super::Numbers;
 use crate::Error;
-use crate::network::words::Words;
+use crate::network::words::{Words, wrong};
 use crate::numbers::{CACHE_LINE, Real};
 use aligned_vec::AVec;
 use pulp::Simd;
+use std::ops::Range;
 
-/// `out[g, p, m] = Σ_j x[g, p, j] w[g, j, m]`, where the x of a group and a position are runs of places.
+/// `out[g, p, m] = b[g, m] + Σ_j x[g, p, j] w[g, j, m]`, where the x of a group and a position are runs of places.
 #[derive(Debug)]
 pub(crate) struct Contract<T> {
     positions: usize,
@@ -20,6 +21,38 @@ pub(crate) struct Contract<T> {
     runs: Vec<u32>,
     /// By group, and by block of outputs: the weights of each x with these.
     weights: AVec<T>,
+    /// By group and output.
+    bias: Vec<T>,
+    pieces: Vec<Piece>,
+}
+
+/// A part of the products of an output, which are summed up one after the other.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    /// The first run, and how many there are.
+    first: usize,
+    count: usize,
+    /// The numbers of each: the first one, and how many.
+    from: usize,
+    length: usize,
+}
+
+/// No more products than so many are summed up one after the other, so that errors stay small.
+const LONGEST: usize = 64;
+
+/// The pieces of so many runs of a length.
+fn pieces(runs: usize, length: usize) -> Vec<Piece> {
+    let together = (LONGEST / length).max(1);
+    let of_run = length.div_ceil(LONGEST);
+    let longest = length.div_ceil(of_run.max(1)).max(1);
+    let mut pieces = Vec::new();
+    for first in (0..runs).step_by(together) {
+        let count = together.min(runs - first);
+        for from in (0..length).step_by(longest) {
+            pieces.push(Piece { first, count, from, length: longest.min(length - from) });
+        }
+    }
+    pieces
 }
 
 /// So many outputs are summed up at once, in registers; what is left in fewer.
@@ -39,10 +72,18 @@ fn blocks(width: usize) -> impl Iterator<Item = (usize, usize)> {
 impl<T: Real> Contract<T> {
     pub(super) fn read(words: &mut Words, tables: &[T]) -> Result<Self, Error> {
         let (groups, positions, width) = (words.number()?, words.number()?, words.number()?);
-        let (depth, length) = (words.number()?, words.number()?.max(1));
+        let (depth, length) = (words.number()?, words.number()?);
+        if depth == 0 || length == 0 {
+            return Err(wrong("it sums up nothing"));
+        }
         let out = words.run(groups.saturating_mul(positions).saturating_mul(width))?;
         let all = groups.saturating_mul(depth).saturating_mul(width);
         let first = words.numbers(all)?;
+        let n_outputs = groups.saturating_mul(width);
+        let bias = match words.number()? {
+            0 => vec![T::default(); n_outputs],
+            _ => words.numbers_at(n_outputs)?.iter().map(|&number| tables[number as usize]).collect(),
+        };
         let runs = words.runs(groups.saturating_mul(positions).saturating_mul(depth / length), length)?;
         let mut weights = Vec::with_capacity(all);
         for group in tables[first..first + all].chunks_exact((depth * width).max(1)) {
@@ -51,10 +92,37 @@ impl<T: Real> Contract<T> {
             }
         }
         let weights = AVec::from_slice(CACHE_LINE, &weights);
-        Ok(Self { positions, width, depth, length, out, runs, weights })
+        let pieces = pieces(depth / length, length);
+        Ok(Self { positions, width, depth, length, out, runs, weights, bias, pieces })
     }
 
-    pub(super) fn work(&self) -> usize {
+    /// Where the numbers are that a dense layer makes of numbers one behind the other, and where these are; None if it is
+    /// another one.
+    pub(crate) fn dense(&self) -> Option<[Range<usize>; 2]> {
+        let &Self { positions, width, depth, out, ref runs, .. } = self;
+        let &[first] = &runs[..] else { return None };
+        (positions == 1 && width * depth == self.weights.len())
+            .then(|| [first as usize..first as usize + depth, out..out + width])
+    }
+
+    /// The weights of a dense layer, `(depth, width)`, and its bias.
+    pub(crate) fn matrix(&self) -> (Vec<T>, &[T]) {
+        let mut matrix = vec![T::default(); self.weights.len()];
+        for (first, block) in blocks(self.width) {
+            let rows = self.weights[first * self.depth..].chunks_exact(block);
+            for (row, weights) in matrix.chunks_exact_mut(self.width).zip(rows) {
+                row[first..first + block].copy_from_slice(weights);
+            }
+        }
+        (matrix, &self.bias)
+    }
+
+    /// How often each product of an output is rounded at most.
+    pub(crate) fn roundings(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.count * piece.length).max().unwrap_or(0) + self.pieces.len()
+    }
+
+    pub(crate) fn work(&self) -> usize {
         self.runs.len() * self.length * self.width
     }
 
@@ -63,22 +131,26 @@ impl<T: Real> Contract<T> {
         let Self { positions, width, depth, length, out, .. } = *self;
         let n_runs = depth / length;
         let mut out = out;
-        let groups = self.weights.chunks_exact((depth * width).max(1));
-        for (weights, runs) in groups.zip(self.runs.chunks_exact((positions * n_runs).max(1))) {
-            for runs in runs.chunks_exact(n_runs.max(1)) {
+        let groups = self.weights.chunks_exact((depth * width).max(1)).zip(self.bias.chunks_exact(width.max(1)));
+        for ((weights, bias), runs) in groups.zip(self.runs.chunks_exact((positions * n_runs).max(1))) {
+            for runs in runs.chunks_exact(n_runs) {
                 for (first, block) in blocks(width) {
                     let weights = &weights[first * depth..][..block * depth];
+                    let bias = &bias[first..][..block];
                     let out = out + first;
-                    match block {
-                        // Where there are 16 registers, eight outputs have no room.
-                        8 if V > 1 && S::REGISTER_COUNT < 32 => {
-                            sums::<T, S, V, 8, 0, 4>(simd, places, runs, length, weights, out);
-                            sums::<T, S, V, 8, 4, 4>(simd, places, runs, length, weights, out + 4);
+                    for (place, &piece) in self.pieces.iter().enumerate() {
+                        let sum = Sum { runs, length, piece, weights, bias: (place == 0).then_some(bias) };
+                        match block {
+                            // Where there are 16 registers, eight outputs have no room.
+                            8 if V > 1 && S::REGISTER_COUNT < 32 => {
+                                sum.run::<S, V, 8, 0, 4>(simd, places, out);
+                                sum.run::<S, V, 8, 4, 4>(simd, places, out + 4);
+                            }
+                            8 => sum.run::<S, V, 8, 0, 8>(simd, places, out),
+                            4 => sum.run::<S, V, 4, 0, 4>(simd, places, out),
+                            2 => sum.run::<S, V, 2, 0, 2>(simd, places, out),
+                            _ => sum.run::<S, V, 1, 0, 1>(simd, places, out),
                         }
-                        8 => sums::<T, S, V, 8, 0, 8>(simd, places, runs, length, weights, out),
-                        4 => sums::<T, S, V, 4, 0, 4>(simd, places, runs, length, weights, out),
-                        2 => sums::<T, S, V, 2, 0, 2>(simd, places, runs, length, weights, out),
-                        _ => sums::<T, S, V, 1, 0, 1>(simd, places, runs, length, weights, out),
                     }
                 }
                 out += width;
@@ -87,27 +159,56 @@ impl<T: Real> Contract<T> {
     }
 }
 
-/// `M` outputs of one position, from `FIRST` on in a block of `BLOCK`.
-#[inline(always)]
-fn sums<T: Real, S: Simd, const V: usize, const BLOCK: usize, const FIRST: usize, const M: usize>(
-    simd: S,
-    places: &mut [Numbers<T, S, V>],
-    runs: &[u32],
+/// A piece of the outputs of one position.
+struct Sum<'c, T> {
+    runs: &'c [u32],
     length: usize,
-    weights: &[T],
-    out: usize,
-) {
-    let mut sums = [[T::splat(simd, T::default()); V]; M];
-    for (&run, weights) in runs.iter().zip(weights.chunks_exact(length * BLOCK)) {
-        let x = &places[run as usize..][..length];
-        for (x, weights) in x.iter().zip(weights.as_chunks::<BLOCK>().0) {
-            for (sums, &weight) in sums.iter_mut().zip(&weights[FIRST..FIRST + M]) {
-                let weight = T::splat(simd, weight);
-                for (sum, &x) in sums.iter_mut().zip(x) {
-                    *sum = T::times_plus(simd, weight, x, *sum);
+    piece: Piece,
+    /// By x and output.
+    weights: &'c [T],
+    /// Of the first piece, to which the others are added.
+    bias: Option<&'c [T]>,
+}
+
+impl<T: Real> Sum<'_, T> {
+    /// `M` outputs from `FIRST` on in a block of `BLOCK`.
+    #[inline(always)]
+    fn run<S: Simd, const V: usize, const BLOCK: usize, const FIRST: usize, const M: usize>(
+        &self,
+        simd: S,
+        places: &mut [Numbers<T, S, V>],
+        out: usize,
+    ) {
+        let Piece { first, count, from, length } = self.piece;
+        let mut sums = [[T::splat(simd, T::default()); V]; M];
+        let weights = self.weights.chunks_exact(self.length * BLOCK);
+        for (&run, weights) in self.runs[first..first + count].iter().zip(weights.skip(first)) {
+            let x = &places[run as usize + from..][..length];
+            let weights = weights[from * BLOCK..].as_chunks::<BLOCK>().0;
+            for (x, weights) in x.iter().zip(weights) {
+                for (sums, &weight) in sums.iter_mut().zip(&weights[FIRST..FIRST + M]) {
+                    let weight = T::splat(simd, weight);
+                    for (sum, &x) in sums.iter_mut().zip(x) {
+                        *sum = T::times_plus(simd, weight, x, *sum);
+                    }
+                }
+            }
+        }
+        let outs = &mut places[out..][..M];
+        match self.bias {
+            Some(bias) => {
+                for ((out, sums), &bias) in outs.iter_mut().zip(sums).zip(&bias[FIRST..FIRST + M]) {
+                    let bias = T::splat(simd, bias);
+                    *out = sums.map(|sum| T::plus(simd, bias, sum));
+                }
+            }
+            None => {
+                for (out, sums) in outs.iter_mut().zip(sums) {
+                    for (out, sum) in out.iter_mut().zip(sums) {
+                        *out = T::plus(simd, *out, sum);
+                    }
                 }
             }
         }
     }
-    places[out..][..M].copy_from_slice(&sums);
 }

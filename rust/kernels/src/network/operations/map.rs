@@ -1,27 +1,35 @@
-//! Functions of single numbers: a small program on registers, each of which holds a block of numbers.
+//! Functions of single numbers: steps on blocks of numbers, which are in memory or in registers.
 
+use super::Numbers;
+use super::functions;
 use crate::Error;
-use crate::amplitudes::Activation;
 use crate::network::words::{Words, wrong};
 use crate::numbers::Real;
 use pulp::Simd;
+use std::ops::Range;
 
-/// What an operand of a map is.
-#[derive(Debug)]
-enum Operand<T> {
-    /// Places one behind the other.
+/// Where the numbers of a block are.
+#[derive(Debug, Clone, Copy)]
+enum Source<T> {
+    /// At places one behind the other, the first of which this is for the first element.
     Run(usize),
-    /// Any places.
-    Places(Vec<u32>),
-    /// A parameter for each element.
-    Table(Vec<T>),
-    /// One for all.
+    Register(usize),
+    /// The same one for all elements.
     Number(T),
 }
 
+/// What is put into a register before the steps.
+#[derive(Debug)]
+enum Filling<T> {
+    /// The numbers at these places.
+    Places(Vec<u32>),
+    /// A parameter for each element.
+    Table(Vec<T>),
+}
+
 /// What a step computes.
-#[derive(Debug, Clone, Copy)]
-enum Instruction {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Instruction {
     Add,
     Sub,
     Mul,
@@ -56,11 +64,21 @@ enum Instruction {
     Sinh,
     Cosh,
     Select,
-    Function(Activation),
+    Tanh,
+    Sigmoid,
+    Softplus,
+    Relu,
+    Gelu,
+    Silu,
+    LogCosh,
+    Elu,
+    Selu,
+    /// Has no number: a result that is an operand.
+    Copy,
 }
 
 /// The instructions in the order of their numbers, as `python/ferroket/network/numbers.py` has them.
-const INSTRUCTIONS: [Instruction; 41] = {
+const INSTRUCTIONS: [Instruction; 43] = {
     use Instruction as I;
     [
         I::Add,
@@ -92,36 +110,37 @@ const INSTRUCTIONS: [Instruction; 41] = {
         I::ExpM1,
         I::Ln,
         I::Ln1p,
-        I::Function(Activation::Tanh),
-        I::Function(Activation::Sigmoid),
-        I::Function(Activation::Softplus),
+        I::Tanh,
+        I::Sigmoid,
+        I::Softplus,
         I::Sin,
         I::Cos,
         I::Sinh,
         I::Cosh,
-        I::Function(Activation::Relu),
-        I::Function(Activation::Gelu),
-        I::Function(Activation::Silu),
-        I::Function(Activation::LogCosh),
+        I::Relu,
+        I::Gelu,
+        I::Silu,
+        I::LogCosh,
         I::Select,
+        I::Elu,
+        I::Selu,
     ]
 };
 
 #[derive(Debug)]
-struct Step {
+struct Step<T> {
     instruction: Instruction,
-    result: usize,
-    args: [usize; 3],
+    result: Source<T>,
+    args: [Source<T>; 3],
 }
 
-/// Steps on registers, the first of which are operands, and which of them are kept where.
+/// Steps for each of some elements.
 #[derive(Debug)]
 pub(crate) struct Map<T> {
     elements: usize,
     registers: usize,
-    operands: Vec<Operand<T>>,
-    steps: Vec<Step>,
-    results: Vec<(usize, usize)>,
+    fillings: Vec<(usize, Filling<T>)>,
+    steps: Vec<Step<T>>,
 }
 
 impl<T: Real> Map<T> {
@@ -130,20 +149,25 @@ impl<T: Real> Map<T> {
 
     pub(super) fn read(words: &mut Words, tables: &[T]) -> Result<Self, Error> {
         let (elements, n_operands, registers) = (words.number()?, words.number()?, words.number()?);
-        let mut operands = Vec::new();
-        for _ in 0..n_operands {
-            operands.push(match words.number()? {
-                0 => Operand::Run(words.run(elements)?),
-                1 => Operand::Places(words.runs(elements, 1)?),
-                2 => Operand::Table(tables[words.numbers(elements)?..][..elements].to_vec()),
-                3 => Operand::Number(tables[words.numbers(1)?]),
-                kind => return Err(wrong(&format!("there is no operand of kind {kind}"))),
-            });
-        }
+        // Where the numbers of each register are at this step.
+        let mut sources: Vec<_> = (0..registers).map(Source::Register).collect();
+        let mut fillings = Vec::new();
         if n_operands > registers {
             return Err(wrong(&format!("{n_operands} operands are more than {registers} registers")));
         }
-        let mut steps = Vec::new();
+        for (register, source) in sources.iter_mut().enumerate().take(n_operands) {
+            match words.number()? {
+                0 => *source = Source::Run(words.run(elements)?),
+                1 => fillings.push((register, Filling::Places(words.runs(elements, 1)?))),
+                2 => {
+                    let numbers = words.numbers_at(elements)?.iter().map(|&number| tables[number as usize]);
+                    fillings.push((register, Filling::Table(numbers.collect())));
+                }
+                3 => *source = Source::Number(tables[words.numbers_at(1)?[0] as usize]),
+                kind => return Err(wrong(&format!("there is no operand of kind {kind}"))),
+            }
+        }
+        let mut read = Vec::new();
         for _ in 0..words.number()? {
             let instruction = INSTRUCTIONS[words.below(INSTRUCTIONS.len(), "an instruction")?];
             let result = words.below(registers, "a register")?;
@@ -154,17 +178,49 @@ impl<T: Real> Map<T> {
             if result < n_operands || args.contains(&result) {
                 return Err(wrong("a step writes what it reads"));
             }
-            steps.push(Step { instruction, result, args });
+            read.push((instruction, result, args));
         }
-        let mut results = Vec::new();
+        // The last step that writes a register that is kept writes to memory.
+        let mut kept = vec![None; read.len()];
+        let mut copies = Vec::new();
         for _ in 0..words.number()? {
-            results.push((words.below(registers, "a register")?, words.run(elements)?));
+            let (register, place) = (words.below(registers, "a register")?, words.run(elements)?);
+            match read.iter().rposition(|&(_, result, _)| result == register) {
+                Some(step) if kept[step].is_none() => kept[step] = Some(place),
+                _ => copies.push((register, place)),
+            }
         }
-        Ok(Self { elements, registers, operands, steps, results })
+        let mut steps = Vec::new();
+        for ((instruction, result, args), kept) in read.into_iter().zip(kept) {
+            let args = args.map(|arg| sources[arg]);
+            sources[result] = kept.map_or(Source::Register(result), Source::Run);
+            steps.push(Step { instruction, result: sources[result], args });
+        }
+        for (register, place) in copies {
+            let args = [sources[register]; 3];
+            steps.push(Step { instruction: Instruction::Copy, result: Source::Run(place), args });
+        }
+        let overlap = |step: &Step<T>| {
+            step.args
+                .iter()
+                .any(|arg| matches!((step.result, *arg), (Source::Run(a), Source::Run(b)) if a.abs_diff(b) < elements))
+        };
+        if elements > 0 && steps.iter().any(overlap) {
+            return Err(wrong("a step writes where it reads"));
+        }
+        Ok(Self { elements, registers, fillings, steps })
     }
 
     pub(super) fn registers(&self) -> usize {
         self.registers
+    }
+
+    /// The one function that it is, with the places of its arguments and of its results, if these are one behind the other.
+    pub(crate) fn function(&self) -> Option<(Instruction, Range<usize>, Range<usize>)> {
+        let &[Step { instruction, result: Source::Run(out), args: [Source::Run(first), ..] }] = &self.steps[..] else {
+            return None;
+        };
+        Some((instruction, first..first + self.elements, out..out + self.elements))
     }
 
     pub(super) fn work(&self) -> usize {
@@ -173,80 +229,144 @@ impl<T: Real> Map<T> {
         self.elements * self.steps.len() * STEP
     }
 
+    /// For `width` numbers at each place: there are so many `places` in memory, and then registers.
     #[inline(always)]
-    pub(super) fn run<S: Simd>(&self, simd: S, width: usize, places: &mut [T], registers: &mut [T]) {
+    pub(super) fn run<S: Simd>(&self, simd: S, vectors: usize, places: usize, memory: &mut [T]) {
+        // Processors with such vectors have instructions for a b + c.
+        const LONG: usize = 32;
+        let width = vectors * (size_of::<T::Vector<S>>() / size_of::<T>());
         let at_once = Self::BLOCK / width;
-        for (operand, register) in self.operands.iter().zip(registers.chunks_exact_mut(Self::BLOCK)) {
-            if let Operand::Number(number) = operand {
-                register.fill(*number);
-            }
-        }
         let mut first = 0;
         while first < self.elements {
             let count = at_once.min(self.elements - first);
-            let len = count * width;
-            for (operand, register) in self.operands.iter().zip(registers.chunks_exact_mut(Self::BLOCK)) {
-                match operand {
-                    Operand::Run(place) => {
-                        register[..len].copy_from_slice(&places[(place + first) * width..][..len]);
-                    }
-                    Operand::Places(all) => {
-                        let rows = register.chunks_exact_mut(width).zip(&all[first..first + count]);
-                        for (numbers, &place) in rows {
-                            numbers.copy_from_slice(&places[place as usize * width..][..width]);
-                        }
-                    }
-                    Operand::Table(all) => {
-                        for (numbers, &number) in register.chunks_exact_mut(width).zip(&all[first..first + count]) {
-                            numbers.fill(number);
-                        }
-                    }
-                    Operand::Number(_) => {}
+            let (numbers, registers) = memory.split_at_mut(places * width);
+            for (register, filling) in &self.fillings {
+                let register = &mut registers[register * Self::BLOCK..][..count * width];
+                if vectors == 1 {
+                    let register = bytemuck::cast_slice_mut::<_, Numbers<T, S, 1>>(register);
+                    filling.run(simd, first, bytemuck::cast_slice(numbers), register);
+                } else {
+                    let register = bytemuck::cast_slice_mut::<_, Numbers<T, S, 2>>(register);
+                    filling.run(simd, first, bytemuck::cast_slice(numbers), register);
                 }
             }
+            let block = Block { first, width, registers: places * width, len: count * width };
             for step in &self.steps {
-                step.run(simd, registers, Self::BLOCK, len);
-            }
-            for &(register, place) in &self.results {
-                let numbers = &registers[register * Self::BLOCK..][..len];
-                places[(place + first) * width..][..len].copy_from_slice(numbers);
+                if size_of::<S::f64s>() >= LONG {
+                    step.run::<true>(memory, block);
+                } else {
+                    step.run::<false>(memory, block);
+                }
             }
             first += count;
         }
     }
 }
 
-impl Step {
-    /// Puts what it computes of the first `len` numbers of its arguments into its result.
+impl<T: Real> Filling<T> {
     #[inline(always)]
-    fn run<T: Real, S: Simd>(&self, simd: S, registers: &mut [T], block: usize, len: usize) {
+    fn run<S: Simd, const V: usize>(
+        &self,
+        simd: S,
+        first: usize,
+        numbers: &[Numbers<T, S, V>],
+        register: &mut [Numbers<T, S, V>],
+    ) {
+        let rows = register.iter_mut();
+        match self {
+            Self::Places(places) => {
+                for (row, &place) in rows.zip(&places[first..]) {
+                    *row = numbers[place as usize];
+                }
+            }
+            Self::Table(table) => {
+                for (row, &number) in rows.zip(&table[first..]) {
+                    *row = [T::splat(simd, number); V];
+                }
+            }
+        }
+    }
+}
+
+/// The elements of a block, and where its numbers are in memory.
+#[derive(Clone, Copy)]
+struct Block {
+    first: usize,
+    width: usize,
+    /// Where the first register is.
+    registers: usize,
+    len: usize,
+}
+
+impl Block {
+    #[inline(always)]
+    fn start<T: Real>(self, source: Source<T>) -> usize {
+        match source {
+            Source::Run(place) => (place + self.first) * self.width,
+            Source::Register(register) => self.registers + register * Map::<T>::BLOCK,
+            Source::Number(_) => 0,
+        }
+    }
+}
+
+/// The numbers that a step takes.
+#[derive(Clone, Copy)]
+enum Arg<'m, T> {
+    Each(&'m [T]),
+    All(T),
+}
+
+impl<T: Real> Step<T> {
+    /// Puts what it computes of a block into its result.
+    #[expect(clippy::too_many_lines, reason = "a line for each instruction")]
+    #[inline(always)]
+    fn run<const FUSED: bool>(&self, memory: &mut [T], block: Block) {
         use Instruction as I;
         let is = |truth: bool| if truth { T::ONE } else { T::default() };
         let Self { instruction, result, args } = self;
         let zero = T::default();
-        // The result's register, between those before and behind it.
-        let (before, rest) = registers.split_at_mut(result * block);
-        let (out, behind) = rest.split_at_mut(block);
-        let out = &mut out[..len];
-        let arg = |number: usize| {
-            let register = args[number];
-            if register < *result {
-                &before[register * block..][..len]
-            } else {
-                &behind[(register - result - 1) * block..][..len]
+        let start = block.start(*result);
+        let (before, rest) = memory.split_at_mut(start);
+        let (out, behind) = rest.split_at_mut(block.len);
+        let arg = |number: usize| match args[number] {
+            Source::Number(number) => Arg::All(number),
+            source => {
+                let first = block.start(source);
+                let numbers = if first < start { &before[first..] } else { &behind[first - start - block.len..] };
+                Arg::Each(&numbers[..block.len])
             }
         };
         macro_rules! of_one {
             ($x:ident => $value:expr) => {
-                for (out, &$x) in out.iter_mut().zip(arg(0)) {
-                    *out = $value;
+                match arg(0) {
+                    Arg::Each(numbers) => {
+                        for (out, &$x) in out.iter_mut().zip(numbers) {
+                            *out = $value;
+                        }
+                    }
+                    Arg::All($x) => out.fill($value),
                 }
             };
         }
         macro_rules! of_two {
             ($x:ident, $y:ident => $value:expr) => {
-                for ((out, &$x), &$y) in out.iter_mut().zip(arg(0)).zip(arg(1)) {
-                    *out = $value;
+                match (arg(0), arg(1)) {
+                    (Arg::Each(first), Arg::Each(second)) => {
+                        for ((out, &$x), &$y) in out.iter_mut().zip(first).zip(second) {
+                            *out = $value;
+                        }
+                    }
+                    (Arg::Each(first), Arg::All($y)) => {
+                        for (out, &$x) in out.iter_mut().zip(first) {
+                            *out = $value;
+                        }
+                    }
+                    (Arg::All($x), Arg::Each(second)) => {
+                        for (out, &$y) in out.iter_mut().zip(second) {
+                            *out = $value;
+                        }
+                    }
+                    (Arg::All($x), Arg::All($y)) => out.fill($value),
                 }
             };
         }
@@ -276,36 +396,75 @@ impl Step {
             I::Reciprocal => of_one!(x => T::ONE / x),
             I::Sqrt => of_one!(x => T::sqrt(x)),
             I::Rsqrt => of_one!(x => T::ONE / T::sqrt(x)),
-            I::Exp => of_one!(x => T::exp(x)),
-            I::ExpM1 => of_one!(x => T::exp(x) - T::ONE),
-            I::Ln => of_one!(x => T::ln(x)),
-            I::Ln1p => of_one!(x => T::ln_1p(x)),
+            I::Exp => of_one!(x => T::exp::<FUSED>(x)),
+            I::ExpM1 => of_one!(x => T::exp::<FUSED>(x) - T::ONE),
+            I::Ln => of_one!(x => T::ln::<FUSED>(x)),
+            I::Ln1p => of_one!(x => T::ln_1p::<FUSED>(x)),
             I::Sin | I::Cos => {
                 let is_sin = matches!(*instruction, I::Sin);
                 let limit = T::nearest(*T::ANGLES.end());
-                if arg(0).iter().all(|&x| T::abs(x) <= limit) {
-                    if is_sin {
-                        of_one!(x => T::sin_cos(x).0);
-                    } else {
-                        of_one!(x => T::sin_cos(x).1);
-                    }
-                } else {
-                    for (out, &x) in out.iter_mut().zip(arg(0)) {
-                        let (sin, cos) = T::sin_cos_of_any(x);
-                        *out = if is_sin { sin } else { cos };
-                    }
+                let is_small = match arg(0) {
+                    Arg::Each(angles) => angles.iter().all(|&x| T::abs(x) <= limit),
+                    Arg::All(_) => false,
+                };
+                match (is_small, is_sin) {
+                    (true, true) => of_one!(x => T::sin_cos(x).0),
+                    (true, false) => of_one!(x => T::sin_cos(x).1),
+                    (false, true) => of_one!(x => T::sin_cos_of_any(x).0),
+                    (false, false) => of_one!(x => T::sin_cos_of_any(x).1),
                 }
             }
             I::Sinh => of_one!(x => T::cosh_sinh(x).1),
             I::Cosh => of_one!(x => T::cosh_sinh(x).0),
-            I::Select => {
-                for (((out, &which), &no), &yes) in out.iter_mut().zip(arg(0)).zip(arg(1)).zip(arg(2)) {
-                    *out = if which == zero { no } else { yes };
-                }
+            I::Select => select(out, arg(0), arg(1), arg(2)),
+            I::Tanh => of_one!(x => functions::tanh::<T, FUSED>(x)),
+            I::Sigmoid => of_one!(x => T::sigmoid::<FUSED>(x)),
+            I::Softplus => of_one!(x => T::softplus::<FUSED>(x)),
+            I::Relu => of_one!(x => T::relu(x)),
+            I::Gelu => of_one!(x => functions::gelu::<T, FUSED>(x)),
+            I::Silu => of_one!(x => x * T::sigmoid::<FUSED>(x)),
+            I::LogCosh => of_one!(x => functions::log_cosh::<T, FUSED>(x)),
+            I::Elu => of_one!(x => functions::elu::<T, FUSED>(x)),
+            I::Selu => of_one!(x => functions::selu::<T, FUSED>(x)),
+            I::Copy => of_one!(x => x),
+        }
+    }
+}
+
+/// The numbers of `yes` where `which` isn't 0, and those of `no` elsewhere.
+#[inline(always)]
+fn select<T: Real>(out: &mut [T], which: Arg<T>, no: Arg<T>, yes: Arg<T>) {
+    let numbers = match which {
+        Arg::Each(numbers) => numbers,
+        Arg::All(number) => {
+            match if number == T::default() { no } else { yes } {
+                Arg::Each(numbers) => out.copy_from_slice(numbers),
+                Arg::All(number) => out.fill(number),
             }
-            I::Function(function) => {
-                out.copy_from_slice(arg(0));
-                function.apply(simd, out);
+            return;
+        }
+    };
+    let rows = out.iter_mut().zip(numbers);
+    let pick = |which: T, no: T, yes: T| if which == T::default() { no } else { yes };
+    match (no, yes) {
+        (Arg::Each(no), Arg::Each(yes)) => {
+            for (((out, &which), &no), &yes) in rows.zip(no).zip(yes) {
+                *out = pick(which, no, yes);
+            }
+        }
+        (Arg::Each(no), Arg::All(yes)) => {
+            for ((out, &which), &no) in rows.zip(no) {
+                *out = pick(which, no, yes);
+            }
+        }
+        (Arg::All(no), Arg::Each(yes)) => {
+            for ((out, &which), &yes) in rows.zip(yes) {
+                *out = pick(which, no, yes);
+            }
+        }
+        (Arg::All(no), Arg::All(yes)) => {
+            for (out, &which) in rows {
+                *out = pick(which, no, yes);
             }
         }
     }

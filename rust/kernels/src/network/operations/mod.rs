@@ -1,16 +1,17 @@
 //! The kinds of operations.
 
 mod contract;
+mod functions;
 mod map;
 mod pair;
 mod reduce;
 
-pub(super) use map::Map;
+pub(super) use contract::Contract;
+pub(super) use map::{Instruction, Map};
 
 use super::words::{Words, wrong};
 use crate::Error;
 use crate::numbers::Real;
-use contract::Contract;
 use pair::{Multiply, Pair};
 use pulp::Simd;
 use reduce::Reduce;
@@ -54,23 +55,30 @@ impl<T: Real> Operation<T> {
         if let Self::Map(map) = self { map.registers() } else { 0 }
     }
 
-    /// Runs it on a tile of so many vectors: `places` are as many vectors for each place.
+    /// Runs it on a tile of so many vectors: `memory` has as many vectors for each of the `places`, and behind them the
+    /// registers.
     #[inline(always)]
-    pub(super) fn run<S: Simd>(&self, simd: S, vectors: usize, places: &mut [T], registers: &mut [T]) {
+    pub(super) fn run<S: Simd>(&self, simd: S, vectors: usize, places: usize, memory: &mut [T]) {
         macro_rules! with_vectors {
             ($operation:expr) => {
                 if vectors == 1 {
-                    $operation.run::<S, 1>(simd, bytemuck::cast_slice_mut(places))
+                    $operation.run::<S, 1>(simd, bytemuck::cast_slice_mut(memory))
                 } else {
-                    $operation.run::<S, 2>(simd, bytemuck::cast_slice_mut(places))
+                    $operation.run::<S, 2>(simd, bytemuck::cast_slice_mut(memory))
                 }
             };
         }
         match self {
             Self::Contract(contract) => with_vectors!(contract),
             Self::Pair(pair) => with_vectors!(Multiply::<T>(pair, std::marker::PhantomData)),
-            Self::Reduce(reduce) => reduce.run(simd, vectors * (size_of::<T::Vector<S>>() / size_of::<T>()), places),
-            Self::Map(map) => map.run(simd, vectors * (size_of::<T::Vector<S>>() / size_of::<T>()), places, registers),
+            Self::Reduce(reduce) => {
+                if vectors == 1 {
+                    reduce.run::<T, S, 1>(simd, bytemuck::cast_slice_mut(memory));
+                } else {
+                    reduce.run::<T, S, 2>(simd, bytemuck::cast_slice_mut(memory));
+                }
+            }
+            Self::Map(map) => map.run(simd, vectors, places, memory),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Sums of activations, and the greatest or least of them.
 
+use super::Numbers;
 use crate::Error;
 use crate::network::words::{Words, wrong};
 use crate::numbers::Real;
@@ -44,51 +45,71 @@ impl Reduce {
     }
 
     #[inline(always)]
-    pub(super) fn run<T: Real, S: Simd>(&self, _: S, width: usize, places: &mut [T]) {
+    pub(super) fn run<T: Real, S: Simd, const V: usize>(&self, simd: S, places: &mut [Numbers<T, S, V>]) {
         match self.kind {
             Kind::Sum => self.by(
-                width,
                 places,
                 #[inline(always)]
-                |a, b| a + b,
+                |a, b| T::plus(simd, a, b),
             ),
             Kind::Product => self.by(
-                width,
                 places,
                 #[inline(always)]
-                |a, b| a * b,
+                |a, b| T::times(simd, a, b),
             ),
-            // A NaN stays one.
             Kind::Greatest => self.by(
-                width,
                 places,
                 #[inline(always)]
-                |a, b| if a > b || T::is_nan(a) { a } else { b },
+                |a, b| T::greatest(simd, a, b),
             ),
+            // The least one is the greatest of those with the other sign.
             Kind::Least => self.by(
-                width,
                 places,
                 #[inline(always)]
-                |a, b| if a < b || T::is_nan(a) { a } else { b },
+                |a, b| T::negated(simd, T::greatest(simd, T::negated(simd, a), T::negated(simd, b))),
             ),
         }
     }
 
     #[inline(always)]
-    fn by<T: Real>(&self, width: usize, places: &mut [T], combine: impl Fn(T, T) -> T) {
-        /// The most lanes of a tile.
-        const MOST: usize = 32;
-        for (row, of_row) in self.places.chunks_exact(self.depth).enumerate() {
-            let mut total = [T::default(); MOST];
-            let total = &mut total[..width];
-            let (&first, others) = of_row.split_first().expect("there is one");
-            total.copy_from_slice(&places[first as usize * width..][..width]);
-            for &place in others {
-                for (total, &x) in total.iter_mut().zip(&places[place as usize * width..][..width]) {
-                    *total = combine(*total, x);
-                }
+    fn by<N: Copy, const V: usize>(&self, places: &mut [[N; V]], combine: impl Fn(N, N) -> N) {
+        let mut row = 0;
+        while row < self.rows() {
+            if row + ROWS <= self.rows() {
+                self.rows_by::<N, V, ROWS>(row, places, &combine);
+                row += ROWS;
+            } else {
+                self.rows_by::<N, V, 1>(row, places, &combine);
+                row += 1;
             }
-            places[(self.out + row) * width..][..width].copy_from_slice(total);
         }
     }
+
+    #[inline(always)]
+    fn rows_by<N: Copy, const V: usize, const R: usize>(
+        &self,
+        first: usize,
+        places: &mut [[N; V]],
+        combine: &impl Fn(N, N) -> N,
+    ) {
+        let depth = self.depth;
+        let of_rows = &self.places[first * depth..][..R * depth];
+        let mut totals: [[N; V]; R] = std::array::from_fn(|row| places[of_rows[row * depth] as usize]);
+        for k in 1..depth {
+            for (row, total) in totals.iter_mut().enumerate() {
+                let numbers = places[of_rows[row * depth + k] as usize];
+                for (total, number) in total.iter_mut().zip(numbers) {
+                    *total = combine(*total, number);
+                }
+            }
+        }
+        places[self.out + first..][..R].copy_from_slice(&totals);
+    }
+
+    fn rows(&self) -> usize {
+        self.places.len() / self.depth
+    }
 }
+
+/// So many rows are reduced at once: a result waits for the one before it.
+const ROWS: usize = 4;
