@@ -70,6 +70,10 @@ class Found:
         return {self.names[part.bias.leaf] for part in self.made.factors.values() if part.bias is not None}
 
     @property
+    def pairs(self) -> set[str]:
+        return {self.names[place] for place in self.made.pairs}
+
+    @property
     def rows(self) -> set[str]:
         return {self.names[place] for place in self.made.rows}
 
@@ -118,7 +122,7 @@ def compare(
         assert not any(b[:, 1:].any() for b in expected)
         expected, weights = [b[:, :1] for b in expected], weights[:, :1]
     found = Found(made, names(parameters))
-    assert sorted([*found.factors, *found.biases, *found.rows]) == sorted(found.names)
+    assert sorted([*found.factors, *found.biases, *found.pairs, *found.rows]) == sorted(found.names)
 
     for leaf, a, b in zip(jax.tree.leaves(parameters), rows, expected, strict=True):
         close(jnp.concatenate([a, -1j * a], axis=1) if is_complex else a, b, rtol)

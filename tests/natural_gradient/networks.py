@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ferroket.models.pairs import sum_over_pairs
+
 N_SITES = 6
 MASK = np.tril(np.ones((6, 6)))
 
@@ -189,6 +191,14 @@ def _integer_product(p: Any, s: jax.Array) -> jax.Array:
     return out(lax.dot_general(jnp.tile(s, 34), p["w"], (((0,), (0,)), ((), ())), preferred_element_type=float))
 
 
+def _another_function_of_the_name(p: Any, s: jax.Array) -> jax.Array:
+    @jax.jit
+    def sum_over_pairs(x: jax.Array, w: jax.Array) -> jax.Array:
+        return (jnp.sin(w) * x[0]).sum()
+
+    return out(sum_over_pairs(s, p["w"]))
+
+
 def _convolved(p: Any, s: jax.Array, channels: int = 1, **settings: Any) -> jax.Array:
     numbers = ("NHC", "HIO", "NHC")
     return out(lax.conv_general_dilated(s.reshape(1, -1, channels), p["w"], dimension_numbers=numbers, **settings))
@@ -257,6 +267,13 @@ CASES = {
     ),
     "dropped results": Case(_sorted, {"w": (6, 4)}, ((1, 1),)),
     "determinant": Case(_determinant, SQUARE, (), ("w",)),
+    "pairs": Case(lambda p, s: out(sum_over_pairs(s, p["w"])), {"w": (15,)}, ((1, 1),)),
+    "pairs of a reversed parameter": Case(lambda p, s: out(sum_over_pairs(s, p["w"][::-1])), {"w": (15,)}, ((1, 1),)),
+    "pairs of two halves": Case(lambda p, s: out(sum_over_pairs(s.reshape(2, 3), p["w"])), {"w": (3,)}, ((1, 2),)),
+    "pairs of activations": Case(
+        lambda p, s: sum_over_pairs(jnp.tanh(s @ p["v"]), p["w"]), {"v": (6, 4), "w": ((6,), C128)}, ((1, 1),) * 2
+    ),
+    "another function of the name": Case(_another_function_of_the_name, {"w": (15,)}, (), ("w",)),
     # Complex numbers
     "complex": Case(lambda p, s: out(s @ p["w"]), {"w": ((6, 3), C128)}, ((1, 1),)),
     "complex, used twice": Case(lambda p, s: out(jnp.tanh(s @ p["w"]) @ p["w"]), {"w": ((6, 6), C128)}, ((1, 1),) * 2),

@@ -144,26 +144,37 @@ def test_what_is_replaced() -> None:
     assert not fk.natural_gradient.is_enabled()
 
 
-def test_a_driver_of_ours_leaves_things_as_they_are() -> None:
-    before = [getattr(module, name) for module, name in REPLACED]
-    driver = vmc(fk.driver.VMC_SR, use_ntk=True)
+def in_place() -> list[Any]:
+    return [getattr(module, name) for module, name in REPLACED]
+
+
+@pytest.mark.parametrize("make", [vmc, infidelity])
+def test_a_driver_of_ours_leaves_things_as_they_are(make: Callable[..., Any]) -> None:
+    """Also while it makes a step, in which other threads may run drivers of NetKet's."""
+    before, within = in_place(), []
+
+    def solve(matrix: jax.Array, right: jax.Array) -> Any:
+        within.append(in_place())
+        return nk.optimizer.solver.cholesky(matrix, right)
+
+    driver = make(getattr(fk.driver, make().__class__.__name__), use_ntk=True, linear_solver=solve)
     run(driver, 1)
-    assert [getattr(module, name) for module, name in REPLACED] == before
+    assert within
+    assert all(found == before for found in [*within, in_place()])
+    assert fk.explain(driver).path == "factors"
     fk.enable()
     run(driver, 1)
     assert fk.natural_gradient.is_enabled()
 
 
-def test_errors_in_a_step_leave_things_as_they_are() -> None:
-    def fails(matrix: jax.Array, right: jax.Array) -> Any:
-        raise ArithmeticError("no solution")
+def test_a_step_of_another_netket() -> None:
+    class Other(NETKETS_VMC_SR):  # type: ignore[misc,valid-type]
+        """Makes its update in another way."""
 
-    driver = vmc(fk.driver.VMC_SR, use_ntk=True, linear_solver=fails)
-    with pytest.raises(ArithmeticError, match="no solution"):
-        run(driver, 1)
-    assert not fk.natural_gradient.is_enabled()
-    assert compat.JACOBIAN.find() is nk.jax.jacobian
-    assert not nk.jax.jacobian.__module__.startswith("ferroket")
+    setattr(Other, compat.STEP_METHOD, lambda self: self.state.srt())
+    message = rf"no call of sr, srt_onthefly in Other.{compat.STEP_METHOD}, in whose place Ferroket"
+    with pytest.raises(compat.MissingNameError, match=message):
+        patching.with_our_updates(Other)
 
 
 @pytest.mark.parametrize("replaceable", REPLACEABLE, ids=lambda r: r.name)

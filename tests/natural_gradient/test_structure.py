@@ -29,7 +29,8 @@ def assert_canonical(network: Network, parameters: Any) -> None:
     assert value == jax.ShapeDtypeStruct((), network.dtype)
     for product, x, tap in zip(network.products, operands, taps, strict=True):
         n_parts, n_in, n_out = product.n_parts, *product.sizes[1:]
-        assert jax.eval_shape(lambda x, p=product: p.group(x, 0), x).shape == (n_parts, product.n_positions, n_in)
+        width = x.shape[-1] if product.is_of_pairs else n_in
+        assert jax.eval_shape(lambda x, p=product: p.group(x, 0), x).shape == (n_parts, product.n_positions, width)
         assert jax.eval_shape(lambda y, p=product: p.taps_of(y, 0), tap).shape == (n_parts, product.n_positions, n_out)
         assert jax.eval_shape(product.view, leaves[product.leaf]).shape == (n_parts, n_in, n_out)
 
@@ -122,7 +123,7 @@ KERNELS: dict[str, tuple[Any, set[str], bool]] = {
     "RBMModPhase": (nk.models.RBMModPhase(alpha=1), {"Dense_0/kernel", "Dense_1/kernel"}, False),
     "RBMSymm": (nk.models.RBMSymm(symmetries=CHAIN.translation_group(), alpha=1, param_dtype=complex), set(), True),
     "LogStateVector": (nk.models.LogStateVector(SPINS), set(), True),
-    "Jastrow, real": (nk.models.Jastrow(param_dtype=float), set(), False),
+    "Jastrow, real": (nk.models.Jastrow(param_dtype=float), {"kernel"}, False),
     "GCNN, irreps": (
         nk.models.GCNN(symmetries=CHAIN, layers=2, features=2, mode="irreps"),
         {"equivariant_layers_0/kernel"},

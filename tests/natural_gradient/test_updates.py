@@ -388,7 +388,8 @@ def test_on_four_devices(tmp_path: Path) -> None:
     """In a process of its own, which imports this file."""
     file, results = Path(__file__), tmp_path / "updates.npz"
     path = [str(file.parent), str(file.parent.parent)]
-    script = f"import sys; sys.path[:0] = {path}; import {file.stem} as tests; tests.on_four_devices({str(results)!r})"
+    script = f"import ferroket, sys; sys.path[:0] = {path}; import {file.stem} as tests; "
+    script += f"tests.on_four_devices({str(results)!r})"
     flags = "--xla_force_host_platform_device_count=4"
     run_alone(script, XLA_FLAGS=flags, JAX_DISABLE_MOST_OPTIMIZATIONS="1").ok()
     expected = sharded_updates(None)

@@ -6,7 +6,8 @@ Checked on NetKet 3.20.5 and 3.23.0.
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import ModuleType
+from functools import update_wrapper
+from types import FunctionType, ModuleType
 from typing import Any
 
 import netket as nk
@@ -15,6 +16,7 @@ from netket._src.driver import vmc_sr as _vmc_sr
 from netket.operator import DiscreteJaxOperator
 from netket.optimizer.qgt import qgt_onthefly
 from netket.sampler.rules.hamiltonian import HamiltonianRuleBase
+from netket.utils.timing import timed
 from netket.vqs import MCState
 
 from ferroket._compat.names import Private
@@ -312,6 +314,24 @@ STEP_METHOD = (
     "compute_loss_and_update" if hasattr(nk.driver.VMC_SR, "compute_loss_and_update") else "_forward_and_backward"
 )
 """The method of these drivers that makes the update; NetKet 3.21 has renamed it."""
+
+
+def step_with(driver: type, updates: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
+    """The method :data:`STEP_METHOD` of a driver, with other functions in the place of :data:`UPDATES`.
+
+    NetKet's method takes them from its module, and nothing tells it to take others. So this is the same code in a
+    namespace of its own: the module stays as it is.
+
+    Raises:
+        MissingNameError: The method calls no such functions.
+    """
+    step = inspect.unwrap(getattr(driver, STEP_METHOD))
+    if missing := updates.keys() - set(step.__code__.co_names):
+        raise MissingNameError(
+            f"call of {', '.join(sorted(missing))} in {driver.__name__}.{STEP_METHOD}", _IN_ITS_PLACE
+        )
+    own = FunctionType(step.__code__, {**step.__globals__, **updates}, closure=step.__closure__)
+    return timed(update_wrapper(own, step))
 
 
 def is_sr_driver(driver: Any) -> bool:

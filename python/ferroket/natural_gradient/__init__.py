@@ -6,9 +6,10 @@
 NetKet's drivers. Users have :mod:`ferroket.driver` and :mod:`ferroket.optimizer`, or ``fk.enable()``.
 """
 
-from ferroket.natural_gradient.explanation import Explanation, Layer, explain
+from ferroket.natural_gradient.explanation import Layer, explain
 from ferroket.natural_gradient.patching import disable, enable, is_enabled
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, update_by_qgt
+from ferroket.network import Plan as Explanation
 
 __all__ = [
     "Explanation",

@@ -40,7 +40,7 @@ def gram(rows: LogDerivatives, columns: LogDerivatives) -> jax.Array:
     ]
     written = []
     for leaf, factors in columns.factors.items():
-        if _prefers_rows(factors):
+        if cost_of(factors, len(factors.x)).prefers_rows:
             written.append(leaf)
         else:
             of_tile = partial(_factors_of_tile, is_holomorphic=is_holomorphic)
@@ -82,8 +82,10 @@ class Cost:
         return 1.25 * self.by_rows < self.by_factors
 
 
-def cost_of(n_samples: int, n_components: int, parts: int, positions: int, n_in: int, n_out: int) -> Cost:
-    """What the factors of one parameter cost, for ``x (B, P, I)`` and ``δ (C, B, P, O)``."""
+def cost_of(factors: Factors, n_samples: int) -> Cost:
+    """What the factors of one parameter cost, those of some samples or their shapes, with so many samples in all."""
+    _, n_components, parts, positions, n_out = factors.delta.shape
+    n_in = factors.x.shape[-1]
     by_factors = n_samples * parts * positions**2 * (n_in + n_components**2 * (n_out + 2))
     by_rows = (n_samples * n_components + 2 * positions) * n_components * parts * n_in * n_out
     return Cost(by_factors, by_rows)
@@ -141,11 +143,6 @@ def _products(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array | None]:
 
 
 # Factors
-
-
-def _prefers_rows(factors: Factors) -> bool:
-    n_samples, n_components, n_parts, n_positions, n_out = factors.delta.shape
-    return cost_of(n_samples, n_components, n_parts, n_positions, factors.x.shape[-1], n_out).prefers_rows
 
 
 def _blocks(rows: Factors, columns: Factors) -> Iterator[tuple[jax.Array, jax.Array]]:

@@ -141,7 +141,7 @@ def _contract_of_part(subscripts: str, a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def _like(array: jax.Array, leaf: jax.ShapeDtypeStruct) -> jax.Array:
-    return (array if _is_complex(leaf) else array.real).astype(leaf.dtype)
+    return (array if is_complex(leaf) else array.real).astype(leaf.dtype)
 
 
 def _to_parameter(product: Product, leaf: jax.ShapeDtypeStruct, total: jax.Array) -> jax.Array:
@@ -176,9 +176,6 @@ def log_derivatives(
         samples: ``(Ns, N)``.
     """
     n_components, is_holomorphic = components(network, mode)
-    if network.is_quadratic and n_components == 1:
-        x = samples.astype(jnp.finfo(network.leaves[0].dtype).dtype)
-        return LogDerivatives({}, {0: Pairs(x, jnp.ones_like(x[:, :1]))}, {}, network, is_holomorphic)
     products = network.products
     direct = sorted(network.direct)
     zeros = [jnp.zeros((*product.lengths, *product.y.shape), product.y.dtype) for product in products]
@@ -200,7 +197,7 @@ def log_derivatives(
         deltas, rows = jax.tree.map(lambda *each: jnp.stack(each), *(pullback(one) for one in cotangents))
         return operands, deltas, rows
 
-    batch = min(len(samples), chunk_size or max(1, MEMORY // bytes_of_a_sample(network)))
+    batch = samples_at_once(network, len(samples), chunk_size)
     if batch == len(samples):
         operands, deltas, rows = jax.vmap(one)(samples)
     else:
@@ -210,7 +207,8 @@ def log_derivatives(
     for product, x, delta in zip(products, operands, deltas, strict=True):
         if product.is_of_pairs:
             of_sum = delta.reshape(len(samples), n_components)
-            of_sum = of_sum if _is_complex(network.leaves[product.leaf]) else of_sum.real
+            if not is_complex(network.leaves[product.leaf]) or (network.is_sum_over_pairs and n_components == 1):
+                of_sum = of_sum.real  # with which the matrix is real, too
             numbers = x.reshape(len(samples), -1).astype(of_sum.real.dtype)
             pairs.setdefault(product.leaf, []).append(Pairs(numbers, of_sum))
             continue
@@ -224,12 +222,16 @@ def log_derivatives(
     return _collect(network, is_holomorphic, found, pairs, dict(zip(direct, rows, strict=True)), shape)
 
 
-def bytes_of_a_sample(network: Network) -> int:
-    """What the values inside of the network take for one sample, and as much again for their derivatives."""
+def samples_at_once(network: Network, n_samples: int, chunk_size: int | None) -> int:
+    """How many samples a device differentiates at once.
+
+    Where nobody says it, as many as have the values inside of the network, and as much again for their derivatives, in
+    :data:`MEMORY`.
+    """
     outputs = (v.aval for eqn in network.jaxpr.jaxpr.eqns for v in eqn.outvars)
     sizes = (math.prod(aval.shape) * aval.dtype.itemsize for aval in outputs if hasattr(aval, "shape"))
     direct = (math.prod(network.leaves[place].shape) * network.leaves[place].dtype.itemsize for place in network.direct)
-    return max(1, 2 * (sum(sizes) + sum(direct)))
+    return min(n_samples, chunk_size or max(1, MEMORY // max(1, 2 * (sum(sizes) + sum(direct)))))
 
 
 def _collect(
@@ -246,7 +248,7 @@ def _collect(
     for factors in found:
         for part in [factors] if joins_its_bias(network, uses, factors.product) else _apart(factors):
             leaf = part.product.leaf
-            of_leaf.setdefault(leaf, []).append(part if _is_complex(network.leaves[leaf]) else _of_real(part))
+            of_leaf.setdefault(leaf, []).append(part if is_complex(network.leaves[leaf]) else _of_real(part))
     kept, kept_pairs = {}, {}
     for leaf, sums in pairs.items():
         if uses[leaf] == 1:
@@ -264,7 +266,7 @@ def _collect(
             back = jax.vmap(jax.vmap(partial(_to_parameter, part.product, network.leaves[leaf])))
             more = back(part.rows())
             rows[leaf] = rows[leaf] + more if leaf in rows else more
-    known = {*rows, *kept_pairs, *(leaf for factors in kept.values() for leaf in _leaves_of(factors.product))}
+    known = {*rows, *kept_pairs, *(leaf for factors in kept.values() for leaf in leaves_of(factors.product))}
     for place, leaf in enumerate(network.leaves):
         if place not in known:  # ln ψ doesn't depend on it
             rows[place] = jnp.zeros((*shape, *leaf.shape), leaf.dtype)
@@ -273,7 +275,7 @@ def _collect(
 
 def uses_of(network: Network) -> Counter[int]:
     """In how many places each parameter is used; all that is done to one beside its products is one place."""
-    return Counter([leaf for product in network.products for leaf in _leaves_of(product)] + list(network.direct))
+    return Counter([leaf for product in network.products for leaf in leaves_of(product)] + list(network.direct))
 
 
 def joins_its_bias(network: Network, uses: Counter[int], product: Product) -> bool:
@@ -281,16 +283,18 @@ def joins_its_bias(network: Network, uses: Counter[int], product: Product) -> bo
 
     Not if one of them is used elsewhere, too, nor if one is real and the other complex: their rows are of two kinds.
     """
-    leaves = _leaves_of(product)
-    kinds = {_is_complex(network.leaves[leaf]) for leaf in leaves}
+    leaves = leaves_of(product)
+    kinds = {is_complex(network.leaves[leaf]) for leaf in leaves}
     return all(uses[leaf] == 1 for leaf in leaves) and len(kinds) == 1
 
 
-def _is_complex(leaf: jax.ShapeDtypeStruct) -> bool:
+def is_complex(leaf: jax.ShapeDtypeStruct) -> bool:
+    """Whether a parameter is."""
     return bool(jnp.issubdtype(leaf.dtype, jnp.complexfloating))
 
 
-def _leaves_of(product: Product) -> list[int]:
+def leaves_of(product: Product) -> list[int]:
+    """The parameter of a product, and its bias."""
     return [product.leaf] if product.bias is None else [product.leaf, product.bias.leaf]
 
 

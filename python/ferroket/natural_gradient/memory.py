@@ -7,13 +7,12 @@ each chunk and each product.
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
-from ferroket.natural_gradient.log_derivatives import MEMORY, log_derivatives
+from ferroket.ansatz.verification import cached_answer, shapes_of
+from ferroket.natural_gradient.log_derivatives import MEMORY, LogDerivatives, log_derivatives
 from ferroket.natural_gradient.structure import read
 
 UPDATE = 1 << 33
@@ -22,6 +21,11 @@ UPDATE_IN_CHUNKS = 1 << 31
 """The same for an update where the caller has asked for chunks of samples."""
 PRODUCTS_IN_CHUNKS = MEMORY
 """The same for products with vectors, where the caller has asked for chunks of samples."""
+
+
+def limit_of_update(chunk_size: int | None) -> int:
+    """That of an update in chunks of so many samples, or without any."""
+    return UPDATE if chunk_size is None else UPDATE_IN_CHUNKS
 
 
 def bytes_of_log_derivatives(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: Any, mode: str) -> int:
@@ -34,21 +38,32 @@ def bytes_of_log_derivatives(log_psi: Callable[..., Any], parameters: Any, state
         samples: Those of all devices, ``(Ns, N)``, or their shape.
         mode: ``real`` or ``complex``.
     """
+    subject = log_psi, samples.shape[1:], str(samples.dtype), mode
     sample = jax.ShapeDtypeStruct((1, *samples.shape[1:]), samples.dtype)
-    leaves, treedef = jax.tree.flatten((parameters, state, sample))
-    key = tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
-    return -(-int(samples.shape[0]) // jax.device_count()) * _bytes_of_sample(log_psi, treedef, key, mode)
+
+    def answer() -> int:
+        return bytes_of(log_derivatives_of_sample(log_psi, parameters, state, sample, mode))
+
+    n_bytes: int = cached_answer("bytes of log-derivatives", subject, (parameters, state), answer)
+    return -(-int(samples.shape[0]) // jax.device_count()) * n_bytes
 
 
-@lru_cache(maxsize=64)
-def _bytes_of_sample(log_psi: Callable[..., Any], treedef: Any, key: tuple[Any, ...], mode: str) -> int:
-    shapes = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct(*leaf) for leaf in key])
+def log_derivatives_of_sample(
+    log_psi: Callable[..., Any], parameters: Any, state: Any, sample: Any, mode: str, is_holomorphic: bool | None = None
+) -> LogDerivatives:
+    """The log-derivatives of one sample ``(1, N)``, as shapes; ``is_holomorphic`` as in ``ntk.log_derivatives_of``."""
 
-    def made(parameters: Any, state: Any, samples: jax.Array) -> Any:
-        network = read(log_psi, parameters, state, samples[0])
+    def made(parameters: Any, state: Any, samples: jax.Array) -> LogDerivatives:
+        network = read(log_psi, parameters, state, samples[0], is_holomorphic)
         return log_derivatives(network, mode, None, jax.tree.leaves(parameters), state, samples)
 
-    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(jax.eval_shape(made, *shapes)))
+    found: LogDerivatives = jax.eval_shape(made, *shapes_of((parameters, state, sample)))
+    return found
+
+
+def bytes_of(arrays: Any) -> int:
+    """What a pytree of arrays takes."""
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(arrays))
 
 
 def excess_of(n_bytes: int, limit: int) -> str | None:

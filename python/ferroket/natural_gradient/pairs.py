@@ -1,11 +1,17 @@
 """Log-derivatives of quadratic forms, in closed form: Jastrow factors."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import netket as nk
 import numpy as np
+
+from ferroket.models.pairs import sum_over_pairs
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["x", "delta"], meta_fields=[])
@@ -46,3 +52,24 @@ class Pairs:
         sums = (((self.x @ columns.x.T) ** 2 - squares) / 2)[:, None, :, None]
         scales = self.delta[:, :, None, None] * columns.delta.conj()
         return sums * (scales if is_holomorphic else scales.real)
+
+
+def with_sums_over_pairs(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that traces a network, in which NetKet's Jastrow factors are :func:`sum_over_pairs`."""
+
+    def interceptor(
+        call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], context: nn.module.InterceptorContext
+    ) -> Any:
+        module = context.module
+        # A subclass may be another function.
+        if type(module) is nk.models.Jastrow and context.method_name == "__call__" and not module.is_initializing():
+            (x,) = (*args, *kwargs.values())
+            kernel: jax.Array = module.get_variable("params", "kernel")
+            return sum_over_pairs(x.astype(jnp.result_type(x, jnp.finfo(kernel.dtype).dtype)), kernel)
+        return call(*args, **kwargs)
+
+    def traced(*args: Any) -> Any:
+        with nn.intercept_methods(interceptor):
+            return function(*args)
+
+    return traced

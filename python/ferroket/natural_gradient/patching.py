@@ -1,19 +1,19 @@
 """``enable``: NetKet's own drivers and quantum geometric tensors with our log-derivatives, in an unchanged script."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar
 
 import jax
 
-from ferroket._compat.netket import JACOBIAN, PRODUCTS, STEP_METHOD, UPDATES, Replaceable
+from ferroket._compat.netket import JACOBIAN, PRODUCTS, STEP_METHOD, UPDATES, Replaceable, step_with
 from ferroket.natural_gradient import jacobian as jacobians
 from ferroket.natural_gradient import memory
-from ferroket.natural_gradient.memory import bytes_of_log_derivatives
+from ferroket.natural_gradient.memory import bytes_of_log_derivatives, excess_of
 from ferroket.natural_gradient.qgt import mat_vec
 from ferroket.natural_gradient.verification import unsupported_reason
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, update_by_qgt
+from ferroket.network import Plan
 
 _REPLACED: dict[str, Replaceable] = {**UPDATES, **PRODUCTS, JACOBIAN.name: JACOBIAN}
 _NETKETS = {name: function.find() for name, function in _REPLACED.items()}
@@ -51,43 +51,19 @@ def is_enabled() -> bool:
     return _is_enabled
 
 
-_ours: list[type] = []
+def plan(
+    log_psi: Any, parameters: Any, state: Any, samples: Any, mode: str = "complex", limit: int | None = None
+) -> Plan:
+    """Whether factors make what is asked for, or NetKet.
 
-
-def with_our_updates(driver: type[Driver]) -> type[Driver]:
-    """Has a driver of ours make its updates our way, whether enabled or not."""
-    netkets = getattr(driver, STEP_METHOD)
-
-    @wraps(netkets)
-    def step(self: Any) -> Any:
-        with enabled():
-            return netkets(self)
-
-    setattr(driver, STEP_METHOD, step)
-    _ours.append(driver)
-    return driver
-
-
-def is_ours(driver: Any) -> bool:
-    """Whether a driver is one of :func:`with_our_updates`."""
-    return isinstance(driver, tuple(_ours))
-
-
-@contextmanager
-def enabled() -> Iterator[None]:
-    """:func:`enable` for a while."""
-    was_enabled = _is_enabled
-    enable()
-    try:
-        yield
-    finally:
-        if not was_enabled:
-            disable()
-
-
-def _is_ours(log_psi: Any, parameters: Any, state: Any, samples: Any) -> bool:
-    """Whether a network treats each sample on its own, and is taken apart rightly."""
-    return unsupported_reason(log_psi, parameters, state, samples) is None
+    NetKet does where a network doesn't treat each sample on its own, or isn't taken apart rightly; and where factors
+    and rows take more bytes than `limit`.
+    """
+    arguments = log_psi, parameters, state, samples
+    reason = unsupported_reason(*arguments)
+    if reason is None and limit is not None:
+        reason = excess_of(bytes_of_log_derivatives(*arguments, mode), limit)
+    return Plan("factors") if reason is None else Plan.netkets("update", reason)
 
 
 def _update(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,12 +75,9 @@ def _update(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(ours)
     def update(log_psi: Any, local_energies: Any, parameters: Any, state: Any, samples: Any, **settings: Any) -> Any:
-        arguments = log_psi, parameters, state, samples
-        is_ours = _is_ours(*arguments)
-        if is_ours and name == "srt_onthefly":
-            limit = memory.UPDATE if settings.get("chunk_size") is None else memory.UPDATE_IN_CHUNKS
-            is_ours = bytes_of_log_derivatives(*arguments, settings["mode"]) <= limit
-        function = ours if is_ours else _NETKETS[name]
+        limit = memory.limit_of_update(settings.get("chunk_size")) if name == "srt_onthefly" else None
+        found = plan(log_psi, parameters, state, samples, settings["mode"], limit)
+        function = _NETKETS[name] if found.is_netkets else ours
         return function(log_psi, local_energies, parameters, state, samples, **settings)
 
     return update
@@ -118,12 +91,8 @@ def _products(name: str) -> Callable[..., Any]:
     def factory(forward_fn: Any, params: Any, model_state: Any, samples: Any, *more: Any, **settings: Any) -> Any:
         arguments = forward_fn, params, model_state, samples
         is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments[1:]))
-        is_ours = not is_traced and _is_ours(*arguments)
-        if is_ours:
-            is_in_chunks = name == "mat_vec_chunked_factory"
-            limit = memory.PRODUCTS_IN_CHUNKS if is_in_chunks else memory.UPDATE
-            is_ours = bytes_of_log_derivatives(*arguments, "complex") <= limit
-        function = mat_vec if is_ours else netkets
+        limit = memory.PRODUCTS_IN_CHUNKS if name == "mat_vec_chunked_factory" else memory.UPDATE
+        function = netkets if is_traced or plan(*arguments, limit=limit).is_netkets else mat_vec
         return function(*arguments, *more, **settings)
 
     return factory
@@ -140,7 +109,8 @@ def _jacobian(
     **settings: Any,
 ) -> Any:
     # If it isn't sharded it is asked for by one device alone.
-    if _axis_0_is_sharded is False or samples.ndim != 2 or not _is_ours(apply_fun, params, model_state or {}, samples):  # noqa: PLR2004
+    is_ours = _axis_0_is_sharded is not False and samples.ndim == 2  # noqa: PLR2004
+    if not is_ours or plan(apply_fun, params, model_state or {}, samples).is_netkets:
         settings["_axis_0_is_sharded"] = _axis_0_is_sharded
         return _NETKETS["jacobian"](apply_fun, params, samples, model_state, **settings)
     return jacobians.jacobian(apply_fun, params, samples, model_state, **settings)
@@ -153,3 +123,17 @@ _OURS: dict[str, Callable[..., Any]] = {
     **{name: _products(name) for name in PRODUCTS},
     "jacobian": _jacobian,
 }
+
+_our_drivers: list[type] = []
+
+
+def with_our_updates(driver: type[Driver]) -> type[Driver]:
+    """Has a driver of ours make its updates our way, whether enabled or not."""
+    setattr(driver, STEP_METHOD, step_with(driver, {name: _OURS[name] for name in UPDATES}))
+    _our_drivers.append(driver)
+    return driver
+
+
+def is_ours(driver: Any) -> bool:
+    """Whether a driver is one of :func:`with_our_updates`."""
+    return isinstance(driver, tuple(_our_drivers))

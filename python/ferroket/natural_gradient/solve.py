@@ -44,6 +44,13 @@ def takes_complex(solver: Solver) -> bool:
     return _is_among(_COMPLEX, solver)
 
 
+def splits_reason(solver: Solver, proj_reg: Any) -> str | None:
+    """Why a system has real and imaginary parts apart, as the end of a sentence; None if it may be complex."""
+    if proj_reg is not None:  # added to all elements, which no complex number does to its two parts
+        return "proj_reg treats real and imaginary parts alike"
+    return None if takes_complex(solver) else "the solver isn't known"
+
+
 def _is_among(known: Iterable[Solver], solver: Solver) -> bool:
     """Whether a solver is one of some, with arguments of its own or without."""
     function = getattr(solver, "func", solver)

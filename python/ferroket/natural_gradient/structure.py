@@ -22,7 +22,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import netket as nk
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
@@ -31,8 +30,8 @@ from ferroket._compat.sharding import shape_of
 from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.equations import CALLS, MOVING, bind, called, opened
 from ferroket.ffi import log_determinants_p
-from ferroket.models.pairs import sum_over_pairs
-from ferroket.natural_gradient.examination import model_of_function
+from ferroket.models.pairs import sum_over_pairs, sum_over_pairs_p
+from ferroket.natural_gradient.pairs import with_sums_over_pairs
 from ferroket.natural_gradient.signs import is_real_up_to_signs
 
 Step = tuple[Any, tuple[tuple[str, Any], ...], int]
@@ -257,7 +256,7 @@ def _with_parameters(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
     if reshapes and jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact):
         return [views[0].then(eqn)]
     if name in CALLS:
-        sums = _sum_over_pairs(eqn, inputs, taps) if eqn.params.get("name") == sum_over_pairs.__name__ else None
+        sums = _sum_over_pairs(eqn, inputs, taps) if eqn.primitive is sum_over_pairs_p else None
         return evaluate(*called(eqn), inputs, taps) if sums is None else [sums]
     if name == "scan":
         return _scan(eqn, inputs, taps)
@@ -455,8 +454,15 @@ class Network:
     is_holomorphic: bool
     is_real: bool = False
     """Whether ln ψ is complex, and its imaginary part is known to have no derivatives."""
-    is_quadratic: bool = False
-    """Whether it is known to be NetKet's Jastrow factor, see :class:`ferroket.natural_gradient.pairs.Pairs`."""
+
+    @property
+    def is_sum_over_pairs(self) -> bool:
+        """Whether ln ψ is a sum over pairs alone, as NetKet's Jastrow factor is: its derivative by that sum is 1."""
+        makers = {id(v): eqn for eqn in self.jaxpr.eqns for v in eqn.outvars}
+        eqn = makers.get(id(self.jaxpr.jaxpr.outvars[0]))
+        while eqn is not None and eqn.primitive.name in ("reshape", "squeeze"):
+            eqn = makers.get(id(eqn.invars[0]))
+        return eqn is not None and eqn.primitive is sum_over_pairs_p and len(self.products) == 1
 
     @property
     def tree(self) -> Any:
@@ -491,6 +497,7 @@ def read(
     """
 
     @with_primitives
+    @with_sums_over_pairs
     def one(parameters: Any, state: Any, x: jax.Array) -> jax.Array:
         value: jax.Array = log_psi({"params": parameters, **state}, x[None]).reshape(())
         return value
@@ -510,14 +517,13 @@ def read(
         return found.as_it_is(result)
 
     jax.eval_shape(discover, leaves, *shapes[1:])
-    is_quadratic = isinstance(model_of_function(log_psi), nk.models.Jastrow)
     is_complex = jnp.issubdtype(out.dtype, jnp.complexfloating)
     is_real = is_holomorphic is None and bool(is_complex) and is_real_up_to_signs(jaxpr)
     if is_holomorphic is None:
-        is_holomorphic = (is_quadratic and is_complex and not is_real) or _is_holomorphic(one, *shapes)
+        is_holomorphic = _is_holomorphic(one, *shapes)
     products = tuple(found.products)
     plain = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
-    return Network(jaxpr, treedef, plain, products, found.direct, out.dtype, is_holomorphic, is_real, is_quadratic)
+    return Network(jaxpr, treedef, plain, products, found.direct, out.dtype, is_holomorphic, is_real)
 
 
 # Holomorphic functions

@@ -1,4 +1,4 @@
-"""Whether the log-derivatives that a network's structure gives are those of the network, compared by value."""
+"""Whether the log-derivatives that a network's structure gives are those of the network, told once and by value."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,11 +6,49 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ferroket._compat.sharding import is_out_of_reach
-from ferroket.ansatz.verification import SPREADS, TRACED, are_traced, cached_answer, perturbed
-from ferroket.natural_gradient.examination import examine, some_samples
+from ferroket._compat.sharding import is_out_of_reach, replicated
+from ferroket.ansatz.verification import (
+    N_CONFIGURATIONS,
+    SPREADS,
+    TRACED,
+    UNSURE,
+    are_traced,
+    cached_answer,
+    combines_samples,
+    differs_alone,
+    perturbed,
+)
 from ferroket.natural_gradient.log_derivatives import components, log_derivatives
 from ferroket.natural_gradient.structure import read
+
+
+def mixes_samples(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: jax.Array) -> bool:
+    """Whether ln ψ of a sample depends on the others, as with batch normalisation.
+
+    The log-derivatives of such a network aren't those of one sample alone. Its program tells, or where that doesn't,
+    values of samples that differ. For values that are traced the answer is the cautious one, which isn't kept.
+    """
+    subject, variables = (log_psi, samples.shape[1:], str(samples.dtype)), {"params": parameters, **state}
+    mixes = cached_answer("program mixes", subject, variables, lambda: combines_samples(log_psi, variables, samples[0]))
+    if mixes is not None or are_traced(variables, samples):
+        return mixes is not False
+
+    def answer() -> bool | str:
+        some, differ = some_samples(samples)
+        return differs_alone(log_psi, variables, some) or (False if differ else UNSURE)
+
+    return cached_answer("samples mix", subject, variables, answer) is True
+
+
+@jax.jit
+def some_samples(samples: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Some samples on each device, and whether they differ.
+
+    Samples of Markov chains may be alike, and a mean of alike ones shows nothing: those unlike the first come first.
+    """
+    differs = (samples != samples[0]).any(axis=1)
+    some = samples[jnp.argsort(~differs.at[0].set(True))[:N_CONFIGURATIONS]]
+    return replicated(some), differs.any()
 
 
 def unsupported_reason(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: jax.Array) -> str | None:
@@ -31,7 +69,7 @@ def unsupported_reason(log_psi: Callable[..., Any], parameters: Any, state: Any,
     """
     if is_out_of_reach():
         return f"JAX {jax.__version__} can't share our update among devices: install JAX 0.8 or newer"
-    if examine(log_psi, parameters, state, samples).mixes_samples:
+    if mixes_samples(log_psi, parameters, state, samples):
         return "the network mixes samples: its value for one depends on the others, and only NetKet's update takes that"
     subject = log_psi, samples.shape[1:], str(samples.dtype)
     found: str | None = cached_answer(

@@ -13,7 +13,7 @@ from ferroket._compat.sharding import on_each_device
 from ferroket.natural_gradient.jacobian import written
 from ferroket.natural_gradient.log_derivatives import LogDerivatives
 from ferroket.natural_gradient.ntk import adjoint_dot, dot, log_derivatives_of, ntk
-from ferroket.natural_gradient.solve import solve, takes_complex
+from ferroket.natural_gradient.solve import solve, splits_reason
 
 Solver = Callable[..., Any]
 
@@ -61,8 +61,7 @@ def update_by_ntk(
     """
     if weights is not None:
         raise NotImplementedError("Weighted samples are not supported by the neural tangent kernel.")
-    # Adding to all elements treats real and imaginary parts alike, which no complex number does.
-    is_holomorphic = None if takes_complex(solver_fn) and proj_reg is None else False
+    is_holomorphic = None if splits_reason(solver_fn, proj_reg) is None else False
     rows = log_derivatives_of(
         log_psi, parameters, model_state, samples, mode=mode, chunk_size=chunk_size, is_holomorphic=is_holomorphic
     )
@@ -163,7 +162,7 @@ def update_by_qgt(
     """
     if proj_reg is not None:
         raise ValueError("proj_reg not implemented for SR")
-    is_holomorphic = None if takes_complex(solver_fn) else False
+    is_holomorphic = None if splits_reason(solver_fn, None) is None else False
     rows = log_derivatives_of(
         log_psi, parameters, model_state, samples, mode=mode, chunk_size=chunk_size, is_holomorphic=is_holomorphic
     )

@@ -1,4 +1,4 @@
-"""What is found out about a log-amplitude: whether it mixes samples, and what is looked at to tell."""
+"""Whether a log-amplitude mixes samples, and what is looked at to tell."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ferroket.ansatz import verification
-from ferroket.natural_gradient.examination import examine
+from ferroket.natural_gradient.verification import mixes_samples
 
 SPINS = nk.hilbert.Spin(0.5, 6)
 
@@ -45,21 +45,21 @@ def arguments(model: nn.Module, samples: jax.Array) -> tuple[Any, ...]:
 @pytest.mark.parametrize(("part", "mixes"), [(0.0, False), (0.5, True)])
 def test_what_mixes(part: float, mixes: bool) -> None:
     samples = SPINS.random_state(jax.random.key(0), 16)
-    assert examine(*arguments(Network(part), samples)).mixes_samples is mixes
+    assert mixes_samples(*arguments(Network(part), samples)) is mixes
 
 
 def test_a_gate_that_is_closed_at_first() -> None:
     samples = SPINS.random_state(jax.random.key(0), 16)
-    assert examine(*arguments(BehindAGate(), samples)).mixes_samples is True
+    assert mixes_samples(*arguments(BehindAGate(), samples)) is True
 
 
 def test_samples_that_are_alike() -> None:
     """Values tell nothing then, and nothing is kept of that; the program tells."""
     alike = jnp.ones((50, 6), np.int8)
-    assert examine(*arguments(Network(0.25), alike)).mixes_samples is True
+    assert mixes_samples(*arguments(Network(0.25), alike)) is True
     model = BehindAGate()
     for samples, expected in ((alike, False), (alike.at[-1, 2].set(-1), True), (alike, True)):
-        assert examine(*arguments(model, samples)).mixes_samples is expected
+        assert mixes_samples(*arguments(model, samples)) is expected
 
 
 def test_only_the_latest_findings_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,40 +67,19 @@ def test_only_the_latest_findings_are_kept(monkeypatch: pytest.MonkeyPatch) -> N
     samples = SPINS.random_state(jax.random.key(0), 16)
     networks = [arguments(Network(0.5 + part / 16), samples) for part in range(4)]
     for network in networks:
-        assert examine(*network).mixes_samples is True
+        assert mixes_samples(*network) is True
     assert [key[1][0] for key in verification._known] == [network[0] for network in networks[2:]]
-    assert examine(*networks[0]).mixes_samples is True  # found out anew
+    assert mixes_samples(*networks[0]) is True  # found out anew
 
 
 def test_parameters_that_are_no_numbers() -> None:
     log_psi, parameters, state, samples = arguments(Network(0.125), SPINS.random_state(jax.random.key(0), 16))
     nothing = jax.tree.map(lambda leaf: leaf * np.nan, parameters)
-    assert examine(log_psi, nothing, state, samples).mixes_samples is True
+    assert mixes_samples(log_psi, nothing, state, samples) is True
 
 
 def test_no_other_configurations_are_evaluated() -> None:
     """A network may know those of the space alone: here two spins and two bosons, in this order."""
     space = nk.hilbert.Spin(0.5, 2) * nk.hilbert.Fock(3, 2)
     samples = space.random_state(jax.random.key(0), 16)
-    assert examine(*arguments(nk.models.LogStateVector(space), samples)).mixes_samples is False
-
-
-class OnlyWithHelp(nn.Module):
-    """A module whose log-amplitude needs more than samples."""
-
-    @nn.compact
-    def __call__(self, x: jax.Array, scale: float) -> jax.Array:
-        return scale * nn.Dense(1, param_dtype=float)(x.astype(float))[..., 0]
-
-
-def test_a_module_that_needs_more_is_not_called_by_itself() -> None:
-    samples = SPINS.random_state(jax.random.key(0), 16)
-    model = OnlyWithHelp()
-    variables = model.init(jax.random.key(1), samples, 2.0)
-
-    def log_psi(model: nn.Module, variables: Any, x: jax.Array) -> jax.Array:
-        return model.apply(variables, x, 2.0)
-
-    found = examine(nk.jax.HashablePartial(log_psi, model), variables["params"], {}, samples)
-    assert not found.mixes_samples
-    assert found.model is None
+    assert mixes_samples(*arguments(nk.models.LogStateVector(space), samples)) is False
