@@ -36,7 +36,7 @@ SWEEP = 101
 
 def assert_in_rust(case: Case, model: Any, variables: Any, **options: Any) -> None:
     found = chains.plan(case.make(fk.sampler, **options), model, variables)
-    assert isinstance(found, chains.Plan), found
+    assert found.path.startswith("chains in Rust"), found
 
 
 def check_distribution(case: Case, model: Any, power: float = 2.0, **options: Any) -> None:
@@ -113,7 +113,7 @@ def test_networks_of_every_framework(make: Any) -> None:
     sampler = fk.sampler.MetropolisLocal(SPINS, n_chains=64, sweep_size=31)
     state = nk.vqs.MCState(sampler, make(6), n_samples=64 * 400, n_discard_per_chain=20, sampler_seed=1)
     found = fk.sampler.explain(state)
-    assert (found.path, found.layers) == ("chains in Rust", 1)
+    assert found.path == "chains in Rust"
     states = SPINS.all_states()
     counts = np.bincount(SPINS.states_to_numbers(state.samples.reshape(-1, 6)), minlength=len(states))
     weights = np.exp(2 * np.asarray(state.log_value(states)))

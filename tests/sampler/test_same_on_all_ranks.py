@@ -76,7 +76,7 @@ from ferroket.distributed.programs import is_marker
 model = state._model
 plan = chains.plan(sampler, model, state.variables)
 numbers = np.arange(16, dtype=np.uint32)
-arguments = (sampler.replace(rule=plan.rule), model, state.variables, state.sampler_state, numbers, 3, False, 1, True)
+arguments = (sampler.replace(rule=plan.moves), model, state.variables, state.sampler_state, numbers, 3, False, 1, True)
 program = chains._any.lower(*arguments).compile().as_text()
 assert "ferroket_chains_network" in program
 names = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")

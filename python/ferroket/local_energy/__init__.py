@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from ferroket._deprecation import moved_names
 from ferroket.local_energy import dispatch, forces
 from ferroket.local_energy.any_network import local_values
-from ferroket.local_energy.explanation import Explanation, explain
 from ferroket.local_energy.patching import disable, enable, is_enabled
+from ferroket.local_energy.plan import explain
+from ferroket.network import Plan as Explanation
 
 __all__ = [
     "Explanation",

@@ -60,8 +60,8 @@ def local_values(
         samples: σ, of shape ``(..., N)``, sharded along the first dimension if there are several devices.
         operator: The operator O.
         chunk_size: The network sees at most so many configurations at once; by default a number that is fast.
-        updates: The function whose parts may be updated, as :func:`update_unsupported_reason` has said: if it is
-            `logpsi`, they are. By default this is asked here, and not done where the variables are traced.
+        updates: The function whose parts are updated, as :func:`updated_factors` has said: if it is `logpsi`, they
+            are. By default this is asked here, and not done where the variables are traced.
 
     Returns:
         The local values, ``(...)``, of the common dtype of the matrix elements and of ln ψ.
@@ -70,7 +70,7 @@ def local_values(
         jax.errors.JaxRuntimeError: If a sample isn't of the Hilbert space. Off CPUs its local value is NaN instead.
     """
     if updates is None:
-        is_updated = update_unsupported_reason(logpsi, variables, operator, samples.dtype) is None
+        is_updated = updated_factors(logpsi, variables, operator, samples.dtype).reason is None
     else:
         is_updated = updates == logpsi
     return differentiable(nkjax.HashablePartial(forward, is_updated), logpsi, variables, samples, operator, chunk_size)
@@ -120,10 +120,15 @@ def forward(
     updates: bool, logpsi: LogPsi, chunk_size: int | None, variables: Any, form: Form, samples: jax.Array
 ) -> jax.Array:
     """The local values on one device. `updates` tells whether parts of the network are updated, where that pays."""
-    network = _network(logpsi, variables, form, samples) if updates else _whole(logpsi, variables)
-    logpsi = with_primitives(logpsi)
-    chunk_size = chunk_size_of(chunk_size, len(samples), form, logpsi, variables, samples)
-    log_psi = in_chunks(logpsi, chunk_size)(variables, samples)
+    found = factors_of(logpsi, variables, form, samples) if updates else Factors()
+    network = _network(logpsi, variables, form, samples, found)
+    logpsi, in_lanes = with_primitives(logpsi), found.structure.rest is not None
+    chunk_size = chunk_size_of(chunk_size, len(samples), form, logpsi, variables, samples, in_lanes=in_lanes)
+    if in_lanes and found.beside is None:
+        evaluate = nkjax.apply_chunked(network, in_axes=(0, 0), chunk_size=chunk_size, axis_0_is_sharded=False)
+        log_psi = evaluate(samples, jnp.arange(len(samples), dtype=jnp.int32))
+    else:
+        log_psi = in_chunks(logpsi, chunk_size)(variables, samples)
     dtype = jnp.result_type(form.dtype, log_psi.dtype)
 
     def add(
@@ -180,12 +185,12 @@ def _first_in_chunks(network: Network, x: jax.Array, sample: jax.Array, count: j
     return log_psi
 
 
-def _network(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array) -> Network:
-    """The network as local energies ask about it: what can be updated is, where that pays."""
-    beside = determinants_of(logpsi, variables, form, samples)
+def _network(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array, found: "Factors") -> Network:
+    """The network as local energies ask about it: what can be updated is."""
+    beside = found.beside
     if beside is None:
-        return _with_first_layer(with_primitives(logpsi), variables, form, samples, logpsi)
-    rest = _with_first_layer(beside.rest, variables, form, samples, (logpsi, "beside determinants"))
+        return _with_first_layer(with_primitives(logpsi), variables, form, samples, found.structure)
+    rest = _with_first_layer(beside.rest, variables, form, samples, found.structure)
 
     def updated(x: jax.Array, sample: jax.Array) -> jax.Array:
         of_samples = beside.log_of_determinants(variables, samples)
@@ -194,19 +199,12 @@ def _network(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array) -> 
     return _on_cpu(updated, lambda x, _: logpsi(variables, x))
 
 
-def _whole(logpsi: LogPsi, variables: Any) -> Network:
-    """The network itself."""
-    logpsi = with_primitives(logpsi)
-    return lambda x, _: logpsi(variables, x)
-
-
-def _with_first_layer(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array, key: Any) -> Network:
+def _with_first_layer(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array, found: Structure) -> Network:
     """A network whose first layer is updated where that pays, and of which Rust evaluates the rest where it can."""
 
     def whole(x: jax.Array, _: jax.Array) -> jax.Array:
         return logpsi(variables, x)
 
-    found = _structure_of(logpsi, variables, form, samples, key)
     layer, behind = found.first_layer, found.rest
     if layer is None:
         return whole
@@ -246,12 +244,14 @@ class Factors:
     beside: determinants.Beside | None = None
     structure: Structure = field(default_factory=Structure)
     """That of what isn't a determinant."""
+    reason: str | None = None
+    """Why nothing is updated, as the end of a sentence; None also where there is nothing to be."""
 
 
 def factors_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> Factors:
     """What of a network is updated for the configurations that an operator connects.
 
-    That is done if :func:`update_unsupported_reason` gives no reason against it.
+    :func:`updated_factors` tells whether they are.
 
     Args:
         logpsi: The network, a function of variables and configurations.
@@ -259,15 +259,22 @@ def factors_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> Fact
         form: The operator.
         samples: Samples ``(Ns, N)``, or their shape.
     """
-    beside = determinants_of(logpsi, variables, form, samples)
+    if not _pays(form):
+        return Factors()
+    x = _like_one(samples)
+    beside = determinants.beside(logpsi, variables, x)
     if beside is None:
-        return Factors(None, _structure_of(with_primitives(logpsi), variables, form, samples, logpsi))
-    key = logpsi, "beside determinants"
-    return Factors(beside, _structure_of(beside.rest, variables, form, samples, key))
+        return Factors(None, structure(with_primitives(logpsi), variables, x, key=logpsi))
+    return Factors(beside, structure(beside.rest, variables, x, key=(logpsi, "beside determinants")))
 
 
-def update_unsupported_reason(logpsi: LogPsi, variables: Any, operator: Accelerated, dtype: Any) -> str | None:
-    """Why what is found in a network isn't updated for connected configurations, as the end of a sentence.
+def _pays(form: Form) -> bool:
+    """Whether anything may be updated."""
+    return not is_out_of_reach() and form.max_conn_size >= _MANY
+
+
+def updated_factors(logpsi: LogPsi, variables: Any, operator: Accelerated, dtype: Any) -> Factors:
+    """What of a network is updated for connected configurations, or the reason why nothing is.
 
     What is found is compared with the network by value, once; that tables of sums are finite and of moderate range,
     each time.
@@ -277,59 +284,44 @@ def update_unsupported_reason(logpsi: LogPsi, variables: Any, operator: Accelera
         variables: Its variables.
         operator: The operator.
         dtype: The dtype of samples.
-
-    Returns:
-        None if it may be updated, also if there is nothing to be.
     """
     form = operator._form
-    if form.max_conn_size < _MANY or is_out_of_reach():
-        return None
+    if not _pays(form):
+        return Factors()
     subject = Subject(logpsi, logpsi, operator.hilbert, np.dtype(dtype))
 
-    def answer() -> tuple[Factors, str | None] | str:
+    def answer() -> Factors | str:
         found = factors_of(logpsi, shapes_of(variables), form, subject.like_some())
         if found.beside is None and found.structure.first_layer is None:
-            return found, None
+            return found
 
         def as_found(variables: Any, x: jax.Array) -> jax.Array:
             # Every other configuration as if it were connected with the one before.
-            return _network(logpsi, variables, form, x[::2])(x[1::2], jnp.arange(len(x) // 2, dtype=jnp.int32))
+            network = _network(logpsi, variables, form, x[::2], factors_of(logpsi, variables, form, x))
+            return network(x[1::2], jnp.arange(len(x) // 2, dtype=jnp.int32))
 
         def itself(variables: Any, x: jax.Array) -> jax.Array:
             return with_primitives(logpsi)(variables, x[1::2])
 
         if are_traced(variables):
             return TRACED
-        return found, mismatch_reason(as_found, itself, variables, subject.configurations())
+        reason = mismatch_reason(as_found, itself, variables, subject.configurations())
+        return found if reason is None else Factors(reason=reason)
 
     answered = cached_answer("connected configurations", subject, variables, answer)
-    if answered is TRACED:
-        return TRACED
-    found, reason = answered
-    if reason is not None or found.structure.first_layer is None:
-        return reason
+    found: Factors = Factors(reason=TRACED) if answered is TRACED else answered
+    if found.structure.first_layer is None:
+        return found
     if are_traced(variables):
-        return TRACED
-    return None if bool(_is_moderate(found, variables, form.sites, subject.like_some())) else IMMODERATE
+        return Factors(reason=TRACED)
+    is_moderate = bool(_is_moderate(found, variables, form.sites, subject.like_some()))
+    return found if is_moderate else Factors(reason=IMMODERATE)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
 def _is_moderate(found: Factors, variables: Any, sites: LocalStates, x: jax.ShapeDtypeStruct) -> jax.Array:
     assert found.structure.first_layer is not None
     return are_moderate(_tables(found.structure.first_layer, variables, sites, x))
-
-
-def determinants_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> determinants.Beside | None:
-    """The determinants that a network is a product with, as :func:`factors_of` tells them."""
-    if is_out_of_reach() or form.max_conn_size < _MANY:
-        return None
-    return determinants.beside(logpsi, variables, _like_one(samples))
-
-
-def _structure_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any, key: Any) -> Structure:
-    if is_out_of_reach() or form.max_conn_size < _MANY:
-        return Structure()
-    return structure(logpsi, variables, _like_one(samples), key=key)
 
 
 def _like_one(samples: Any) -> jax.ShapeDtypeStruct:

@@ -28,6 +28,8 @@ def chunk_size_of(
     logpsi: Callable[[Any, jax.Array], jax.Array],
     variables: Any,
     x: Any,
+    *,
+    in_lanes: bool = False,
 ) -> int:
     """How many configurations like ``x``, of shape ``(n, N)``, are evaluated at once on a device with so many samples.
 
@@ -38,9 +40,12 @@ def chunk_size_of(
         logpsi: The network, a function of variables and configurations.
         variables: Its variables.
         x: Anything with a shape and a dtype.
+        in_lanes: Whether Rust evaluates it, which keeps activations for a tile alone: then it doesn't matter what the
+            user says.
     """
     at_most = -(-n_samples * form.max_conn_size // _N_CHUNKS)
-    return min(chunk_size or _cached(logpsi, variables, x), max(at_most, _SMALLEST_PART))
+    largest = _LARGEST if in_lanes else chunk_size or _cached(logpsi, variables, x)
+    return min(largest, max(at_most, _SMALLEST_PART))
 
 
 def _cached(logpsi: Callable[[Any, jax.Array], jax.Array], variables: Any, x: Any) -> int:

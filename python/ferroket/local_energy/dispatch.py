@@ -13,7 +13,8 @@ from netket.vqs.mc import check_hilbert
 
 from ferroket._compat.netket import log_psi_of, model_of
 from ferroket.local_energy import any_network, known_model
-from ferroket.local_energy.patching import netket_only_reason, replacement
+from ferroket.local_energy.patching import replacement
+from ferroket.local_energy.plan import plan
 from ferroket.operator.algebra.accelerated import Accelerated
 
 PRECEDENCE = -1
@@ -24,16 +25,19 @@ _NETKETS = get_local_kernel.invoke(MCState, DiscreteJaxOperator)
 _CHUNKED_NETKETS = get_local_kernel.invoke(MCState, DiscreteJaxOperator, int)
 
 
-def kernel(vstate: MCState, operator: Accelerated) -> Callable[..., Any]:
-    """The fastest kernel for a model and an operator."""
-    ansatz, _ = known_model.find(vstate, operator)
-    if ansatz is None:
-        log_psi = log_psi_of(vstate)
-        reason = any_network.update_unsupported_reason(log_psi, vstate.variables, operator, vstate.sampler.dtype)
-        return nkjax.HashablePartial(any_network.local_values, updates=log_psi if reason is None else False)
-    return nkjax.HashablePartial(
-        known_model.local_values, ansatz=ansatz, model=model_of(vstate), vstate_logpsi=log_psi_of(vstate)
-    )
+def kernel(vstate: MCState, operator: Accelerated, *chunk_size: int) -> Callable[..., Any]:
+    """What evaluates an operator for a model, by the plan that ``explain`` shows."""
+    found = plan(vstate, operator)
+    if found.is_netkets:
+        netkets: Callable[..., Any] = (_CHUNKED_NETKETS if chunk_size else _NETKETS)(vstate, operator, *chunk_size)
+        return netkets
+    log_psi = log_psi_of(vstate)
+    if found.known is not None:
+        return nkjax.HashablePartial(
+            known_model.local_values, ansatz=found.known, model=model_of(vstate), vstate_logpsi=log_psi
+        )
+    is_updated = found.determinants or found.structure.first_layer is not None
+    return nkjax.HashablePartial(any_network.local_values, updates=log_psi if is_updated else False)
 
 
 @partial(get_local_kernel_arguments.dispatch, precedence=PRECEDENCE)
@@ -44,16 +48,12 @@ def _arguments(vstate: MCState, operator: Accelerated) -> tuple[jax.Array, Accel
 
 @partial(get_local_kernel.dispatch, precedence=PRECEDENCE)
 def _kernel(vstate: MCState, operator: Accelerated) -> Callable[..., Any]:
-    return kernel(vstate, operator) if netket_only_reason(vstate) is None else _NETKETS(vstate, operator)
+    return kernel(vstate, operator)
 
 
 @partial(get_local_kernel.dispatch, precedence=PRECEDENCE)
 def _chunked_kernel(vstate: MCState, operator: Accelerated, chunk_size: int) -> Callable[..., Any]:
-    return (
-        kernel(vstate, operator)
-        if netket_only_reason(vstate) is None
-        else _CHUNKED_NETKETS(vstate, operator, chunk_size)
-    )
+    return kernel(vstate, operator, chunk_size)
 
 
 # A†A, of which NetKet evaluates |A_loc|². Its rules for this class are replaced, since one for Squared[Accelerated]
@@ -90,4 +90,4 @@ def _chunked_kernel_of_squared(vstate: MCState, operator: Squared, chunk_size: i
     parent = _parent(operator)
     if parent is None:
         return _CHUNKED_KERNEL(vstate, operator, chunk_size)
-    return nkjax.HashablePartial(_squared, kernel(vstate, parent))
+    return nkjax.HashablePartial(_squared, kernel(vstate, parent, chunk_size))

@@ -1,7 +1,8 @@
 """Networks, read once: what the kernels evaluate, configuration by configuration, side by side."""
 
+from ferroket.network.plan import Plan
 from ferroket.network.program import Program
 from ferroket.network.structure import Structure, structure
 from ferroket.network.trace import UnreadableError, read
 
-__all__ = ["Program", "Structure", "UnreadableError", "read", "structure"]
+__all__ = ["Plan", "Program", "Structure", "UnreadableError", "read", "structure"]

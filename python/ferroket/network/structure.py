@@ -7,9 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ferroket.ansatz import first_layer, layers
+from ferroket.ansatz import first_layer
 from ferroket.ansatz.first_layer import FirstLayer
-from ferroket.ansatz.layers import Layers
 from ferroket.ansatz.verification import cached_answer, shapes_of
 from ferroket.network.program import Program
 from ferroket.network.trace import UnreadableError, read
@@ -28,7 +27,7 @@ class Structure:
     """
 
     first_layer: FirstLayer | None = None
-    rest: Layers | Program | None = None
+    rest: Program | None = None
     reason: str | None = None
 
     @property
@@ -64,9 +63,6 @@ def _found(log_psi: LogPsi, variables: Any, x: Any) -> Structure:
     reason = None
     layer = first_layer.read(log_psi, variables, x)
     if layer is not None:
-        dense = layers.read(layer, variables, x)
-        if dense is not None:
-            return Structure(layer, dense)
         try:
             return Structure(layer, _rest(layer, variables, x))
         except UnreadableError as error:

@@ -4,7 +4,8 @@ The constructors are NetKet's. Models whose amplitude ratios are known, those of
 sampled by chains in Rust on CPUs; :func:`explain` tells whether a state is, and why not.
 """
 
-from ferroket.sampler.explanation import Explanation, explain
+from ferroket.network import Plan as Explanation
+from ferroket.sampler.explanation import explain
 from ferroket.sampler.metropolis import (
     MetropolisExchange,
     MetropolisFermionHop,

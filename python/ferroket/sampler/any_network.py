@@ -2,8 +2,8 @@
 
 A loop of one program: the network on the configurations that the chains ask about, and one call that tells them the
 answers, and lets them go on until they ask again. A move that leads nowhere is made without the network. Where the
-network's first layer is a sum over the sites, Rust updates the sums, and XLA evaluates the rest. Where that is dense
-layers with functions that Rust knows, Rust evaluates them, too, and there is no loop.
+network's first layer is a sum over the sites, Rust updates the sums, and XLA evaluates the rest. Where Rust
+evaluates that, too, there is no loop.
 """
 
 import functools
@@ -115,11 +115,6 @@ def structure_of(sampler: Any, machine: Any, parameters: Any) -> Structure:
 
 def _not_updated(reason: str) -> Structure:
     return Structure(reason=f"its first layer isn't updated: {reason}")
-
-
-def makes_all_moves(sampler: Any, found: Structure) -> bool:
-    """Whether chains make all moves in Rust, which knows no constraint of a user's own."""
-    return found.rest is not None and not own_constraints(sampler.hilbert)
 
 
 def subject_of(sampler: Any, machine: Any) -> Subject:
@@ -244,7 +239,7 @@ def _run(
 
     in_rust: dict[str, Any] = {}
     if behind is not None and not network.constraints:
-        in_rust = {"layers": [*behind.operands(variables), power.astype(dtype)], **behind.static}
+        in_rust = {"program": [*behind.operands(variables), power.astype(dtype)]}
 
     def go_on(chains: Chains, answers: jax.Array) -> Carry:
         static = {**in_rust, **attributes}

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -12,49 +11,50 @@ from netket.sampler import MetropolisSamplerState
 
 from ferroket.ansatz import Ansatz, registry
 from ferroket.ansatz.verification import mixes_samples
+from ferroket.network import Plan
 from ferroket.operator import compiled
 from ferroket.operator.algebra.sectors import own_constraints
 from ferroket.sampler import any_network, known_model
 from ferroket.sampler.confined import confined
 from ferroket.sampler.groups import in_groups
 from ferroket.sampler.lookahead import Search, search
-from ferroket.sampler.transition_rules import MATRICES, OWN_CONSTRAINT, KernelRule, kernel_rule
+from ferroket.sampler.transition_rules import MATRICES, OWN_CONSTRAINT, kernel_rule
 
 _STATES = 2
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What runs instead of NetKet's sampler."""
-
-    rule: KernelRule
-    ansatz: Ansatz | None
-    """Of a model whose amplitude ratios are known; the network of another one is evaluated."""
-    reasons: list[str]
-    """Why they aren't known, as ends of sentences."""
-
-
-def plan(sampler: Any, machine: Any, parameters: Any) -> Plan | list[str]:
-    """What runs the chains of a sampler for a model, or why NetKet's own code does, as ends of sentences."""
-    platform = jax.default_backend()
+def plan(sampler: Any, machine: Any, parameters: Any, chain_length: int = 1) -> Plan:
+    """What runs the chains of a sampler for a model: Rust, or NetKet's own code."""
+    netkets = functools.partial(Plan.netkets, "sampler")
     try:
         has_two_states, is_constrained = _of_hilbert(sampler.hilbert)
         rule = kernel_rule(sampler.rule, sampler.hilbert)
     except TypeError as error:  # of the Hilbert space
-        return [str(error)]
-    if platform != "cpu" or isinstance(rule, str):
-        return [rule] if isinstance(rule, str) else [f"the chains run on CPUs, and this is {platform}"]
+        return netkets(str(error))
+    if isinstance(rule, str):
+        return netkets(rule)
+    if (platform := jax.default_backend()) != "cpu":
+        return netkets(f"the chains run on CPUs, and this is {platform}")
     mixes = mixes_samples(any_network.subject_of(sampler, machine), parameters)
     if mixes is not None:
-        return [mixes]
-    ansatz, reasons = registry.find(machine, parameters, sampler.hilbert)
+        return netkets(mixes)
+    known, reasons = registry.find(machine, parameters, sampler.hilbert)
     if not has_two_states:
         reasons = ["some sites don't have two local states", *reasons]
     if dict(rule.attributes).get(MATRICES):
         reasons = ["the rule's operator isn't a sum of non-branching terms", *reasons]
     if is_constrained:
         reasons = [OWN_CONSTRAINT, *reasons]
-    return Plan(rule, None if reasons else ansatz, reasons)
+    if known is not None and not reasons:
+        kernel = f"the {rule.name} rule, with amplitude ratios of {known.name}"
+        return Plan("chains in Rust", kernel, known=known, moves=rule)
+    structure = any_network.structure_of(sampler, machine, parameters)
+    reasons += filter(None, [structure.reason])
+    kernel = f"the {rule.name} rule, and the network evaluated for each proposal"
+    makes_all = structure.rest is not None and not is_constrained  # the kernels know no constraint of a user's own
+    path = "chains in Rust" if makes_all else "chains in Rust around the network"
+    at_once = 1 if makes_all else search_of(rule.name, sampler, machine, chain_length).together
+    return Plan(path, kernel, reasons, moves=rule, structure=structure, at_once=at_once)
 
 
 @functools.lru_cache(maxsize=256)
@@ -80,23 +80,22 @@ def sample_chain(
         ValueError: The state is that of another number of chains, or of another Hilbert space.
         jax.errors.JaxRuntimeError: The state holds something else than local states.
     """
-    found = plan(sampler, machine, parameters) if chain_length > 0 else []
-    if isinstance(found, list):
-        return netkets(confined(sampler), machine, parameters, state, chain_length, return_log_probabilities)
+    found = plan(sampler, machine, parameters, chain_length) if chain_length > 0 else Plan.netkets("sampler")
+    static = (chain_length, return_log_probabilities)
+    if found.is_netkets:
+        return netkets(confined(sampler), machine, parameters, state, *static)
     expected = (sampler.n_batches, sampler.hilbert.size)
     if state.σ.shape != expected:
         raise ValueError(
             f"the sampler's state has configurations of shape {state.σ.shape}, but this sampler has {expected[0]} "
             f"chains on {expected[1]} sites: take the state that init_state or reset of this sampler returns"
         )
-    sampler = sampler.replace(rule=found.rule)
-    static = (chain_length, return_log_probabilities)
-    if found.ansatz is not None:
-        return _known(sampler, found.ansatz, machine, parameters, state, *static)
+    sampler = sampler.replace(rule=found.moves)
+    if found.known is not None:
+        return _known(sampler, found.known, machine, parameters, state, *static)
 
-    structure = any_network.structure_of(sampler, machine, parameters)
-    updates = structure.first_layer is not None
-    if any_network.makes_all_moves(sampler, structure):
+    updates = found.structure.first_layer is not None
+    if found.path == "chains in Rust":
         numbers = np.arange(len(state.σ), dtype=np.uint32)
         return _any(sampler, machine, parameters, state, numbers, *static, 1, updates)
 
@@ -111,7 +110,7 @@ def sample_chain(
 
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((sampler, parameters, state))):
         return all_chains(1)
-    result: tuple[Any, MetropolisSamplerState] = search_of(found.rule.name, sampler, machine, chain_length).run(
+    result: tuple[Any, MetropolisSamplerState] = search_of(found.moves.name, sampler, machine, chain_length).run(
         all_chains
     )
     return result
@@ -126,7 +125,7 @@ def sample_next(
     netkets: Callable[..., Any], sampler: Any, machine: Any, parameters: Any, state: MetropolisSamplerState
 ) -> tuple[MetropolisSamplerState, Any]:
     """As ``_sample_next`` of NetKet's sampler: as :func:`sample_chain`."""
-    if isinstance(plan(sampler, machine, parameters), list):
+    if plan(sampler, machine, parameters).is_netkets:
         return netkets(confined(sampler), machine, parameters, state)
     samples, state = sample_chain(netkets, sampler, machine, parameters, state, 1)
     return state, (samples[:, 0], state.log_prob)
