@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use ferroket_mpi_abi::groups::{self, Group};
 use ferroket_mpi_abi::library::{Attempt, Candidate, Library, find};
 use ferroket_mpi_abi::runtime::{self, Runtime};
-use ferroket_mpi_abi::{Error, calls, checks, launcher, overhead, programs, traffic, waiting};
+use ferroket_mpi_abi::{Error, calls, checks, ending, launcher, overhead, programs, traffic, waiting};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -178,7 +178,7 @@ pub(crate) fn launcher_console() -> Option<PathBuf> {
 /// Ends this process at once, with no exit handlers.
 #[pyfunction]
 pub(crate) fn exit_now(code: i32) {
-    runtime::exit(code);
+    ending::exit(code);
 }
 
 impl MpiLibrary {

@@ -7,12 +7,11 @@
 //! before XLA asks ([`announce`]); then only they take part (`MPI_Comm_create_group`).
 
 use std::ffi::c_int;
-use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use foldhash::{HashMap, HashSet};
 
 use crate::abi::{COMM_WORLD, Handle};
-use crate::runtime;
 
 /// The ranks of a communicator, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +32,14 @@ struct Groups {
 static GROUPS: LazyLock<Mutex<Groups>> = LazyLock::new(Mutex::default);
 /// Signalled when no group is announced any more.
 static ANSWERED: Condvar = Condvar::new();
+
+/// How many ranks the job has.
+static WORLD_SIZE: OnceLock<c_int> = OnceLock::new();
+
+/// Notes how many ranks the job has, once MPI runs.
+pub(crate) fn set_world_size(size: c_int) {
+    let _ = WORLD_SIZE.set(size); // it never changes
+}
 
 fn groups() -> MutexGuard<'static, Groups> {
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -127,8 +134,7 @@ pub fn describe(comm: Handle) -> String {
 /// Ranks for a message: `ranks 0, 2, 4`, `ranks 0-63, 128`, or `all ranks` in their order.
 #[must_use]
 pub fn describe_ranks(ranks: &[c_int]) -> String {
-    let is_all = |size| c_int::try_from(ranks.len()) == Ok(size) && ranks.iter().copied().eq(0..size);
-    if runtime::running().is_some_and(|runtime| is_all(runtime.size())) {
+    if WORLD_SIZE.get().is_some_and(|&size| ranks.iter().copied().eq(0..size)) {
         return "all ranks".into();
     }
     let parts: Vec<String> = ranks

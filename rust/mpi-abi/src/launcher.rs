@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::library::Family;
-use crate::runtime;
+use crate::ending;
 
 /// The program that starts the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,16 +59,6 @@ impl Kind {
             Self::Pals => "pals",
             Self::Flux => "flux",
             Self::Mvapich => "mvapich",
-        }
-    }
-
-    /// The family of MPI libraries that it starts, where it starts one alone.
-    #[must_use]
-    pub fn family(self) -> Option<Family> {
-        match self {
-            Self::Hydra | Self::IntelMpi | Self::Pals | Self::Mvapich => Some(Family::Mpich),
-            Self::OpenMpi => Some(Family::OpenMpi),
-            Self::Slurm | Self::Ferroket | Self::Prrte | Self::Flux => None,
         }
     }
 }
@@ -252,7 +241,7 @@ pub(crate) fn explain_exit(library: &str) -> Starting {
         }
         let set: Vec<_> = OF_LIBRARIES.iter().filter_map(|name| Some(format!("{name}={}", variable(name)?))).collect();
         let library = LIBRARY.get().map_or("", String::as_str);
-        runtime::tell(&format!(
+        ending::tell(&format!(
             "ferroket: {library} has ended this process while it started, as it says above. A launcher seems to have \
              started the process: {}. If none has, and another job or a container has left these variables, unset them. \
              Otherwise launcher and library don't belong together: FERROKET_LIBMPI names the library",

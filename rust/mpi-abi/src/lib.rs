@@ -11,6 +11,7 @@
 pub mod abi;
 pub mod calls;
 pub mod checks;
+pub mod ending;
 pub mod error;
 pub mod exports;
 pub mod groups;
@@ -18,6 +19,7 @@ pub mod launcher;
 pub mod library;
 mod memory;
 pub mod overhead;
+mod packets;
 pub mod programs;
 mod reductions;
 pub mod runtime;

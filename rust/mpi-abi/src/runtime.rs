@@ -5,7 +5,6 @@
 //! `MPI_COMM_WORLD`, so that a user's own collectives never meet XLA's; only who initialised MPI finalizes it.
 
 use std::ffi::c_int;
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -13,10 +12,11 @@ use std::time::Duration;
 
 use crate::abi::{self, Handle, SUCCESS, ThreadLevel};
 use crate::calls::{self, Call, Over};
-use crate::checks::Packets;
+use crate::ending::{exit, tell};
 use crate::groups::{self, Group};
 use crate::library::api::{Api, RealHandle, Unknown};
 use crate::library::{Attempt, Candidate, Library, find};
+use crate::packets::Packets;
 use crate::reductions::Reductions;
 use crate::{Error, launcher, waiting, with_api};
 
@@ -49,9 +49,6 @@ static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 /// Held while MPI is being started, so that it is started once. A failure isn't kept: the next call tries again.
 static STARTING: Mutex<()> = Mutex::new(());
 static TRAMPOLINE: AtomicBool = AtomicBool::new(false);
-/// Called when this process says why it ends.
-static TOLD: OnceLock<fn()> = OnceLock::new();
-
 /// The running MPI, if it was started or joined.
 #[must_use]
 pub fn running() -> Option<&'static Runtime> {
@@ -83,6 +80,7 @@ pub fn attach(prefixes: &[PathBuf]) -> Result<&'static Runtime, Error> {
         return Ok(runtime);
     }
     let runtime = start(prefixes)?;
+    groups::set_world_size(runtime.size);
     Ok(RUNTIME.get_or_init(|| runtime))
 }
 
@@ -325,39 +323,14 @@ impl Runtime {
 /// How long a launcher may take to forward a message: at an abort it ends without looking for more.
 const FORWARDING: Duration = Duration::from_millis(200);
 
-/// Has `told` called when this process says why it ends; only the first one counts.
-pub fn when_told(told: fn()) {
-    let _ = TOLD.set(told);
-}
-
-/// Says on stderr why this process ends.
-pub fn tell(message: &str) {
-    if let Some(told) = TOLD.get() {
-        told();
-    }
-    // Nothing is left to do where even stderr is gone.
-    let _ = writeln!(std::io::stderr(), "{message}");
-}
-
-/// Stops the whole job with a message: for what can't be reported in another way, and would hang the others.
+/// Ends the whole job with a message, or this process alone where MPI doesn't run: for what can't be reported in another
+/// way, and would hang the others.
 pub fn stop(message: &str) -> ! {
     let rank = running().map(|runtime| format!(" rank {}:", runtime.rank)).unwrap_or_default();
     tell(&format!("ferroket:{rank} {message}"));
     std::thread::sleep(FORWARDING);
-    end(1)
-}
-
-/// Ends the whole job with an exit code, or this process alone where MPI doesn't run.
-pub fn end(code: c_int) -> ! {
     if let Some(runtime) = running() {
-        runtime.abort(code);
+        runtime.abort(1);
     }
-    exit(code)
-}
-
-/// Ends this process alone, and at once: the exit handlers of libraries that are in the middle of a call could wait for
-/// ever. The launcher ends the others.
-pub fn exit(code: c_int) -> ! {
-    // SAFETY: `_exit` has no preconditions.
-    unsafe { libc::_exit(code) }
+    exit(1)
 }

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use pyo3::prelude::*;
 
-use super::peers;
+use super::beacon::{self, State};
 
 /// The signals of a crash, and what they mean to a user.
 pub(crate) const CRASHES: [(c_int, &str); 5] = [
@@ -51,11 +51,11 @@ extern "C" fn handle(signal: c_int) {
         all.get(index)
     });
     // JAX aborts a rank when it has lost rank 0. Those who watch both know which came first.
-    let is_left_to_watchers = peers::ARE_WATCHED && signal == libc::SIGABRT;
-    let state = if is_left_to_watchers { peers::State::Aborts } else { peers::State::Told };
+    let is_left_to_watchers = beacon::ARE_WATCHED && signal == libc::SIGABRT;
+    let state = if is_left_to_watchers { State::Aborts } else { State::Told };
     // A process that this rank has forked is no rank.
     if let Some(message) = message
-        && peers::mark(state)
+        && beacon::mark(state)
     {
         if !is_left_to_watchers {
             // SAFETY: the bytes live as long as the process; where stderr is gone, nothing is left to do.

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use ferroket_mpi_abi::runtime;
+use ferroket_mpi_abi::ending;
 use ferroket_mpi_abi::siblings::Siblings;
 use pyo3::prelude::*;
 
@@ -57,15 +57,15 @@ fn wait(rank: usize, limit: Option<Duration>, message: &str, left: &Receiver<()>
     let mut before: Option<Siblings> = None;
     while is_inside(limit.map_or(POLL, |limit| POLL.min(limit.saturating_sub(begin.elapsed())))) {
         if limit.is_some_and(|limit| begin.elapsed() >= limit) {
-            runtime::tell(message);
-            runtime::exit(1);
+            ending::tell(message);
+            ending::exit(1);
         }
         let now = Siblings::find();
         if let Some(siblings) = now.as_ref().filter(|now| before.as_ref() == Some(now))
             && let Some(ended) = siblings.ended()
         {
             if siblings.is_first(rank) {
-                runtime::tell(&format!(
+                ending::tell(&format!(
                     "ferroket: {ended} ended before the ranks had met in fk.initialize(): by an error that is shown \
                      above, killed, or at the end of a script that doesn't call it. So the whole job ends"
                 ));
@@ -73,7 +73,7 @@ fn wait(rank: usize, limit: Option<Duration>, message: &str, left: &Receiver<()>
             } else if !is_inside(OTHERS_TURN) {
                 return;
             }
-            runtime::exit(1);
+            ending::exit(1);
         }
         before = now;
     }

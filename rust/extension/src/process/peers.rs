@@ -3,64 +3,13 @@
 //!
 //! When all of them have ended, so does what they have started ([`super::children`]).
 //!
-//! Each rank has a *beacon*, a pipe into which it writes its [`State`]. A process of its own on each node, which the
-//! launcher doesn't know and so doesn't kill, holds the other ends and sleeps until something comes ([`watch_ranks`]). All
-//! that happens is queued in its order from the time on at which the ranks were found ([`find_ranks`]), so it may be late, as
-//! on a node without memory: by then the launcher has killed the other ranks, too.
+//! A process of its own on each node, which the launcher doesn't know and so doesn't kill, holds the other ends of the
+//! ranks' [beacons](super::beacon) and sleeps until something comes ([`watch_ranks`]). All that happens is queued in its
+//! order from the time on at which the ranks were found ([`find_ranks`]), so it may be late, as on a node without memory: by
+//! then the launcher has killed the other ranks, too.
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
-
-/// What a rank's beacon says to the others. A rank that has said nothing runs: if it ends now, it was killed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum State {
-    /// It has said itself why it ends.
-    Told = 1,
-    /// It has done its work, as all have.
-    Finished = 2,
-    /// A library ends it by `abort`. That may be so since another rank has ended: JAX's client does it if rank 0 is gone.
-    Aborts = 3,
-}
-
-/// Whether ranks are watched on this system.
-pub(crate) const ARE_WATCHED: bool = cfg!(target_os = "linux");
-
-/// Changes what this rank's beacon says, if it has one and this is its process, not a fork. Async-signal-safe.
-/// Returns whether it did.
-pub(crate) fn mark(state: State) -> bool {
-    imp::mark(state)
-}
-
-/// This rank's beacon: how the others of the node find it, and what it says.
-#[pyclass(frozen, module = "ferroket._lib")]
-#[derive(Debug)]
-pub(crate) struct Beacon {
-    /// Process and file descriptor, for [`watch_ranks`]; None where the system has no such thing.
-    #[pyo3(get)]
-    address: Option<(i32, i32)>,
-}
-
-#[pymethods]
-impl Beacon {
-    #[new]
-    fn new() -> PyResult<Self> {
-        ferroket_mpi_abi::runtime::when_told(Self::told);
-        imp::light().map(|address| Self { address }).map_err(|error| PyOSError::new_err(error.to_string()))
-    }
-
-    /// This rank has said why it ends.
-    #[staticmethod]
-    fn told() {
-        mark(State::Told);
-    }
-
-    /// This rank has done its work, as all have.
-    #[staticmethod]
-    fn finished() {
-        mark(State::Finished);
-    }
-}
 
 /// Ranks as one of them has found them, in file descriptors that [`watch_ranks`] takes over.
 #[pyclass(frozen, get_all, module = "ferroket._lib")]
@@ -130,12 +79,12 @@ mod imp {
     use std::io::{self, Read, Write};
     use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-    use std::sync::atomic::{AtomicI32, Ordering};
     use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
     use ferroket_mpi_abi::launcher::stat;
 
-    use super::{State, who_killed};
+    use super::who_killed;
+    use crate::process::beacon::State;
     use crate::process::children::{self, Descendants};
     use crate::process::crash::{ABORT, CRASHES, announcement};
     use crate::process::relay::{Meeting, News, Relay};
@@ -151,36 +100,8 @@ mod imp {
     /// what it came of. What comes of it comes later than that, since the rank waits before it dies.
     const AFTER_ITS_CAUSE: Duration = Duration::from_millis(100);
 
-    /// The end of the pipe that this rank writes to.
-    static OWN: AtomicI32 = AtomicI32::new(-1);
-    /// The process whose pipe it is; a fork shares it.
-    static PROCESS: AtomicI32 = AtomicI32::new(0);
-
-    pub(super) fn mark(state: State) -> bool {
-        let own = OWN.load(Ordering::Acquire);
-        // SAFETY: getpid has no preconditions.
-        let is_rank = own >= 0 && unsafe { libc::getpid() } == PROCESS.load(Ordering::Acquire);
-        if is_rank {
-            // SAFETY: one byte is read from a live variable. The pipe has room for more states than there are, and this
-            // process has its other end open as well.
-            unsafe { libc::write(own, (&raw const state).cast(), 1) };
-        }
-        is_rank
-    }
-
     fn checked(code: c_int) -> io::Result<c_int> {
         if code < 0 { Err(io::Error::last_os_error()) } else { Ok(code) }
-    }
-
-    pub(super) fn light() -> io::Result<Option<(i32, i32)>> {
-        let mut ends = [0; 2];
-        // SAFETY: there is room for two descriptors, which are ours alone. They stay open as long as the process lives: the
-        // others open the first by its number.
-        checked(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) })?;
-        let process = std::process::id().cast_signed();
-        PROCESS.store(process, Ordering::Release);
-        OWN.store(ends[1], Ordering::Release);
-        Ok(Some((process, ends[0])))
     }
 
     type Descriptors = Vec<(String, i32, RawFd, RawFd)>;
@@ -505,16 +426,6 @@ mod imp {
 
 #[cfg(not(target_os = "linux"))]
 mod imp {
-    use super::State;
-
-    pub(super) fn mark(_state: State) -> bool {
-        true
-    }
-
-    pub(super) fn light() -> std::io::Result<Option<(i32, i32)>> {
-        Ok(None)
-    }
-
     type Ranks = Vec<(String, i32, i32, i32)>;
 
     pub(super) fn find(_ranks: Vec<(String, (i32, i32))>) -> std::io::Result<(i32, Ranks)> {

@@ -9,7 +9,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::{Family, Library, loaded};
-use crate::{Error, launcher};
+use crate::Error;
+use crate::launcher::{self, Kind};
 
 /// A place where an MPI library may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +113,7 @@ fn reason(error: Error) -> String {
 
 fn candidates(prefixes: &[PathBuf]) -> Vec<Candidate> {
     let launcher = launcher::detect();
-    let (own, others) = names(launcher.and_then(|launcher| launcher.kind.family()));
+    let (own, others) = names(launcher.and_then(|launcher| family_of(launcher.kind)));
     let names = [own.as_slice(), &others].concat();
     let mut all: Vec<Candidate> = loaded::libraries()
         .into_iter()
@@ -153,6 +154,15 @@ fn in_prefix(prefix: &Path, names: &[&str]) -> Vec<PathBuf> {
     let folders = ["lib", "lib64", "lib/release", &debian].map(|folder| prefix.join(folder));
     let files = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
     files.filter(|path| path.exists()).collect()
+}
+
+/// The family of MPI libraries that a launcher starts, where it starts one alone.
+fn family_of(launcher: Kind) -> Option<Family> {
+    match launcher {
+        Kind::Hydra | Kind::IntelMpi | Kind::Pals | Kind::Mvapich => Some(Family::Mpich),
+        Kind::OpenMpi => Some(Family::OpenMpi),
+        Kind::Slurm | Kind::Ferroket | Kind::Prrte | Kind::Flux => None,
+    }
 }
 
 /// The file names of MPI libraries, those of the launcher's family first.

@@ -1,0 +1,29 @@
+//! How this process says why it ends, and ends alone; [`crate::runtime`] ends the whole job.
+
+use std::ffi::c_int;
+use std::io::Write;
+use std::sync::OnceLock;
+
+/// Called when this process says why it ends.
+static TOLD: OnceLock<fn()> = OnceLock::new();
+
+/// Has `told` called when this process says why it ends; only the first one counts.
+pub fn when_told(told: fn()) {
+    let _ = TOLD.set(told);
+}
+
+/// Says on stderr why this process ends.
+pub fn tell(message: &str) {
+    if let Some(told) = TOLD.get() {
+        told();
+    }
+    // Nothing is left to do where even stderr is gone.
+    let _ = writeln!(std::io::stderr(), "{message}");
+}
+
+/// Ends this process alone, and at once: the exit handlers of libraries that are in the middle of a call could wait for
+/// ever. The launcher ends the others.
+pub fn exit(code: c_int) -> ! {
+    // SAFETY: `_exit` has no preconditions.
+    unsafe { libc::_exit(code) }
+}
