@@ -24,6 +24,13 @@ def simd_level() -> str:
         ValueError: FERROKET_SIMD names none of this processor's.
     """
 
+def profile_network(words: list[int], tables: list[float], inputs: list[float], is_single: bool) -> list[float]:
+    """The seconds that each operation of a network's program takes for inputs ``(n, H)``, row by row.
+
+    Raises:
+        ValueError: the program is wrong.
+    """
+
 def keep_freed_memory() -> None:
     """Lets the process keep what it has freed, for longer than ten seconds 512 MiB at most, with glibc's allocator.
 

@@ -33,11 +33,12 @@ class ResCNN(nn.Module):
     species: int = 1
     features: int = 4
     blocks: int = 2
+    dtype: Any = float
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """Gives ln ψ of configurations ``(n, N)``."""
-        convolution = partial(nn.Conv, kernel_size=(3, 3), padding="CIRCULAR", param_dtype=float)
+        convolution = partial(nn.Conv, kernel_size=(3, 3), padding="CIRCULAR", param_dtype=self.dtype)
         x = _on_lattice(x, self.shape, self.species)
         x = convolution(self.features)(x)
         for _ in range(self.blocks):
@@ -89,13 +90,21 @@ ONE_LAYER = "one hidden layer"
 
 def networks(shape: tuple[int, int], species: int) -> dict[str, Any]:
     """Networks whose amplitude ratios aren't known."""
-    return {
+    found = {
         "MLP": MLP(),
         ONE_LAYER: MLP((400,)),
         "ResCNN": ResCNN(shape, species),
         "GCNN": gcnn(shape, species),
         "ViT": ViT(shape, species),
     }
+    if species == 1:
+        found |= {
+            "ResCNN, 16 features": ResCNN(shape, features=16, blocks=4),
+            "ViT, 32 features, 4 layers": ViT(shape, features=32, layers=4),
+            "complex MLP": nk.models.MLP(hidden_dims=(100, 200, 200), param_dtype=complex),
+            "complex ResCNN": ResCNN(shape, dtype=complex),
+        }
+    return found
 
 
 DETERMINANTS = {

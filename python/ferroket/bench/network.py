@@ -1,6 +1,7 @@
 """``ferroket bench network``: networks alone, evaluated in Rust, beside XLA and the processor's peak, on one core."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -41,6 +42,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], float | None]] = {
     "ViT, 16 features": (partial(models.ViT, _SHAPE), None),
     "ViT, 32 features, 4 layers": (partial(models.ViT, _SHAPE, features=32, layers=4), None),
     "complex MLP": (lambda: nk.models.MLP(hidden_dims=(100, 200, 200), param_dtype=complex), None),
+    "complex ResCNN": (partial(models.ResCNN, _SHAPE, dtype=complex), None),
 }
 
 
@@ -104,14 +106,25 @@ def _measured(model: nn.Module, bar: float | None, batch: int, rounds: int, name
     rates: list[float] = []
     on_cores(lambda: rates.extend(_lib.fma_rate() for _ in range(rounds)), 1)
     rate = float(np.median(rates)) * (8 / sums.dtype.itemsize)
-    limits = {_PEAK: batch * _products(rest, operands) / rate}
-    return Row(name, times, limits, {} if bar is None else {XLA: bar}, {"configurations at once in XLA": str(size)})
+    limits = {_PEAK: batch * _products(rest) / rate}
+    notes = {"configurations at once in XLA": str(size), "time by operation": _shares(rest, sums, operands)}
+    return Row(name, times, limits, {} if bar is None else {XLA: bar}, notes)
 
 
-def _products(rest: Any, operands: Sequence[Any]) -> int:
+def _shares(rest: Program, sums: jax.Array, operands: Any) -> str:
+    """How much of the time each kind of operation takes."""
+    words, tables = (np.asarray(operand) for operand in operands)
+    inputs = np.asarray(sums, float).ravel().tolist()
+    is_single = sums.dtype == np.float32
+    seconds = _lib.profile_network(words.tolist(), tables.astype(float).tolist(), inputs, is_single)
+    shares: Counter[str] = Counter()
+    for one, time in zip(rest.operations, seconds, strict=True):
+        shares[type(one).__name__.lower()] += round(100 * time / sum(seconds))
+    return ", ".join(f"{kind} {share} %" for kind, share in shares.most_common())
+
+
+def _products(rest: Program) -> int:
     """How many products and sums the products of a network take, for a configuration."""
-    if not isinstance(rest, Program):
-        return sum(2 * matrix.size for matrix in operands[::2])
     total = 0
     for one in rest.operations:
         if isinstance(one, Contract):

@@ -139,11 +139,24 @@ MORE = {
     "Fermi-Hubbard 4×4, RBM α=2, fermion hops": Case(
         partial(fermi_hubbard, (4, 4)), _fermions, lambda: nk.models.RBM(alpha=2, param_dtype=float)
     ),
-    "Heisenberg 10×10, MLP (100, 200, 200)": Case(_spins, _exchange, models.MLP, 3),
+    "Heisenberg 10×10, MLP (100, 200, 200)": Case(_spins, _exchange, models.MLP, 6),
     "Heisenberg 10×10, MLP (64, 64)": Case(_spins, _exchange, partial(models.MLP, (64, 64)), 5),
-    "Heisenberg 10×10, ResCNN": Case(_spins, _seldom, partial(models.ResCNN, SPINS), 1.5),
-    "Heisenberg 10×10, GCNN": Case(_spins, _seldom, partial(models.gcnn, SPINS), 1.5),
-    "Heisenberg 10×10, ViT": Case(_spins, _seldom, partial(models.ViT, SPINS), 1.5),
+    "Heisenberg 10×10, ResCNN": Case(_spins, _seldom, partial(models.ResCNN, SPINS), 8),
+    "Heisenberg 10×10, ResCNN, 16 features": Case(
+        _spins, _seldom, partial(models.ResCNN, SPINS, features=16, blocks=4), 15
+    ),
+    "Heisenberg 10×10, GCNN": Case(_spins, _seldom, partial(models.gcnn, SPINS), 10),
+    "Heisenberg 10×10, ViT": Case(_spins, _seldom, partial(models.ViT, SPINS), 8),
+    "Heisenberg 10×10, ViT, 32 features, 4 layers": Case(
+        _spins, _seldom, partial(models.ViT, SPINS, features=32, layers=4), 4
+    ),
+    "Heisenberg chain 60, RBMSymm α=3": Case(
+        partial(heisenberg, (60,), total_sz=0), partial(_exchange, shape=(60,)), _symmetric, 20
+    ),
+    "Heisenberg 10×10, complex MLP": Case(
+        _spins, _seldom, lambda: nk.models.MLP(hidden_dims=(100, 200, 200), param_dtype=complex), 4
+    ),
+    "Heisenberg 10×10, complex ResCNN": Case(_spins, _seldom, partial(models.ResCNN, SPINS, dtype=complex), 4),
     "Fermi-Hubbard 4×4, MLP (100, 200, 200), fermion hops": Case(
         partial(fermi_hubbard, (4, 4)), _fermions, models.MLP, 4
     ),

@@ -22,13 +22,15 @@ mod _lib {
         unknown_launcher, wait_for_difference, withdraw_group,
     };
     #[pymodule_export]
+    use super::process::beacon::Beacon;
+    #[pymodule_export]
     use super::process::crash::announce_crashes;
     #[pymodule_export]
     use super::process::deadline::Deadline;
     #[pymodule_export]
-    use super::process::limits::{fma_rate, simd_level, simd_levels};
+    use super::process::limits::{fma_rate, profile_network, simd_level, simd_levels};
     #[pymodule_export]
     use super::process::memory::keep_freed_memory;
     #[pymodule_export]
-    use super::process::peers::{Beacon, Found, find_ranks, oom_kills, watch_ranks, who_killed};
+    use super::process::peers::{Found, find_ranks, oom_kills, watch_ranks, who_killed};
 }

@@ -21,3 +21,16 @@ pub(crate) fn simd_levels() -> Vec<&'static str> {
 pub(crate) fn simd_level() -> PyResult<&'static str> {
     SimdLevel::current().map(|level| level.name).map_err(|error| PyValueError::new_err(error.to_string()))
 }
+
+/// The seconds that each operation of a network's program takes for inputs, in float32 if it `is_single`.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "what Python gives is a list")]
+pub(crate) fn profile_network(
+    words: Vec<i32>,
+    tables: Vec<f64>,
+    inputs: Vec<f64>,
+    is_single: bool,
+) -> PyResult<Vec<f64>> {
+    ferroket_handlers::profile_network(&words, &tables, &inputs, is_single)
+        .map_err(|error| PyValueError::new_err(error.to_string()))
+}
