@@ -57,7 +57,7 @@ def test_every_case_has_chains_in_rust(name):
     found = case.sampler(fk.sampler, fk.accelerate(case.hamiltonian()))
     sample = jax.ShapeDtypeStruct((1, found.hilbert.size), np.int8)
     variables = random_like(jax.eval_shape(case.model().init, jax.random.key(0), sample), 0.1)
-    assert isinstance(chains.plan(found, case.model(), variables), chains.Plan)
+    assert chains.plan(found, case.model(), variables).path.startswith("chains in Rust")
 
 
 def test_bad_arguments():

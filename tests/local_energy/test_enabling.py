@@ -214,7 +214,10 @@ def test_explanations() -> None:
     assert network.path == "any network"
     assert network.chunk_size == 256
     assert "MLP is none of the models whose amplitude ratios are known (Jastrow, MultiSlater2nd, " in str(network)
-    assert fk.explain(make_state(MLP, SPINS, chunk_size=32), operator).chunk_size == 32
+    # What Rust evaluates needs no chunks of the user's.
+    assert fk.explain(make_state(MLP, SPINS, chunk_size=32), operator).chunk_size == 256
+    evaluated_by_xla = nk.models.MLP(hidden_dims=(4,), hidden_activations=jax.lax.erf, param_dtype=float)
+    assert fk.explain(make_state(evaluated_by_xla, SPINS, chunk_size=32), operator).chunk_size == 32
     exact = nk.vqs.FullSumState(SPINS, nk.models.RBM())
     assert "FullSumState is no MCState" in str(fk.explain(exact, operator))
 

@@ -60,7 +60,7 @@ def compare(operator: Any, model: Any, width: int | None, *, dtype: Any = np.int
     jaxpr = str(jax.make_jaxpr(evaluate)(variables, x, operator))
     assert ("connected_sums" in jaxpr) == (width is not None)
     if width is not None:
-        assert f"[32,{width}] = connected_sums" in jaxpr
+        assert f",{width}] = connected_sums" in jaxpr
     assert updated_factors(model.apply, variables, operator, dtype).reason is None
     tolerance = 1e-5 if x.dtype == np.float32 or "float32" in str(model) else 1e-12
     found = jax.jit(evaluate)(variables, x, operator)
