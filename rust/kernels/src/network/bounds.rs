@@ -146,26 +146,38 @@ fn bound<T: Real>(layer: Layer<T>) -> Bound {
 impl Bound {
     /// Makes the errors of rows behind the layer of those before it; the numbers are its inputs, `width` for each.
     fn spread(&self, width: usize, numbers: &[f32], errors: &mut [f64]) {
-        /// The most lanes of a tile.
-        const MOST: usize = 64;
-        let mut squares = [0.0_f32; MOST];
-        vectorized(
-            #[inline(always)]
-            || {
-                for row in numbers.chunks_exact(width).take(self.inputs.len()) {
-                    for (square, &x) in squares.iter_mut().zip(row) {
-                        *square += x * x;
-                    }
-                }
-            },
-        );
+        // A tile has a multiple of eight lanes, or on few processors fewer.
+        if width.is_multiple_of(8) {
+            self.spread_lanes::<8>(width, numbers, errors);
+        } else {
+            self.spread_lanes::<1>(width, numbers, errors);
+        }
+    }
+
+    fn spread_lanes<const LANES: usize>(&self, width: usize, numbers: &[f32], errors: &mut [f64]) {
         let of_function = OF_FUNCTIONS * (self.inputs.len() as f64).sqrt();
-        for (error, square) in errors.iter_mut().zip(squares) {
-            let length = SLACK * f64::from(square).sqrt();
-            if let Some(slope) = self.slope {
-                *error = slope * *error + of_function + OF_FUNCTIONS * length;
+        for (lanes, errors) in errors.chunks_mut(LANES).enumerate() {
+            let numbers = &numbers[lanes * LANES..];
+            let squares = vectorized(
+                #[inline(always)]
+                || {
+                    let mut squares = [0.0_f32; LANES];
+                    for input in 0..self.inputs.len() {
+                        let row: &[f32; LANES] = numbers[input * width..][..LANES].try_into().expect("as many");
+                        for (square, x) in squares.iter_mut().zip(row) {
+                            *square += x * x;
+                        }
+                    }
+                    squares
+                },
+            );
+            for (error, square) in errors.iter_mut().zip(squares) {
+                let length = SLACK * f64::from(square).sqrt();
+                if let Some(slope) = self.slope {
+                    *error = slope * *error + of_function + OF_FUNCTIONS * length;
+                }
+                *error = self.norm * *error + self.of_product * length + self.of_bias;
             }
-            *error = self.norm * *error + self.of_product * length + self.of_bias;
         }
     }
 }
@@ -177,7 +189,25 @@ fn gamma(count: usize) -> f64 {
 }
 
 fn norm<T: Real>(x: &[T]) -> f64 {
-    x.iter().map(|&x| Into::<f64>::into(x).powi(2)).sum::<f64>().sqrt()
+    let squares = vectorized(
+        #[inline(always)]
+        || {
+            let mut squares = [0.0; 8];
+            let (rows, last) = x.as_chunks::<8>();
+            for row in rows {
+                for (square, &x) in squares.iter_mut().zip(row) {
+                    let x: f64 = x.into();
+                    *square += x * x;
+                }
+            }
+            for (square, &x) in squares.iter_mut().zip(last) {
+                let x: f64 = x.into();
+                *square += x * x;
+            }
+            squares
+        },
+    );
+    squares.iter().sum::<f64>().sqrt()
 }
 
 /// A bound of a matrix's greatest singular value σ: σ⁴ is one of the terms of tr (WᵀW)².

@@ -4,7 +4,7 @@ use super::operations::{Map, Operation};
 use super::words::{Words, wrong};
 use crate::Error;
 use crate::error::check;
-use crate::numbers::{CACHE_LINE, Real, dispatch};
+use crate::numbers::{CACHE_LINE, Real, dispatch_for};
 use aligned_vec::AVec;
 use pulp::{Simd, WithSimd};
 use std::marker::PhantomData;
@@ -91,7 +91,7 @@ impl<T: Real> Default for Lanes<T> {
 }
 
 impl<T: Real> Lanes<T> {
-    /// How many configurations a vector has: fewer take as long.
+    /// How many configurations the shortest vector has: fewer take as long.
     #[must_use]
     pub fn of_vector() -> usize {
         struct Count<T>(PhantomData<T>);
@@ -105,7 +105,7 @@ impl<T: Real> Lanes<T> {
             }
         }
 
-        dispatch(Count(PhantomData::<T>))
+        dispatch_for(0, Count(PhantomData::<T>))
     }
 
     /// What a program makes of inputs `(n, inputs)`: results `(n, results)`. Those of a configuration are the same to the bit
@@ -127,7 +127,8 @@ impl<T: Real> Lanes<T> {
         observer: &mut dyn FnMut(&Seen<T>),
     ) {
         assert_eq!(inputs.len() * program.results(), results.len() * program.inputs);
-        dispatch(Evaluate { program, lanes: self, inputs, results, observer });
+        let bytes = results.len() / program.results().max(1) * size_of::<T>();
+        dispatch_for(bytes, Evaluate { program, lanes: self, inputs, results, observer });
     }
 
     /// As [`Lanes::evaluate`]; how many seconds each operation took.

@@ -25,4 +25,4 @@ pub(crate) use rounding::with_subnormals;
 pub(crate) use rounding::without_subnormals;
 #[cfg(test)]
 pub(crate) use simd::tests::each_level;
-pub(crate) use simd::{copy, dispatch, vectorized};
+pub(crate) use simd::{copy, dispatch, dispatch_for, vectorized};

@@ -75,6 +75,18 @@ pub(crate) fn dispatch<K: WithSimd>(kernel: K) -> K::Output {
     instructions().dispatch(OnAlignedStack(kernel))
 }
 
+/// As [`dispatch`], for a kernel that has so many bytes side by side: vectors are half as long where these fill no more, which
+/// many processors compute with twice as often.
+#[inline(always)]
+pub(crate) fn dispatch_for<K: WithSimd>(bytes: usize, kernel: K) -> K::Output {
+    let arch = match instructions() {
+        #[cfg(target_arch = "x86_64")]
+        Arch::V4(simd) if bytes <= 32 => Arch::V3(*simd),
+        arch => arch,
+    };
+    arch.dispatch(OnAlignedStack(kernel))
+}
+
 /// A kernel whose stack begins with a line of the cache.
 ///
 /// The compiler aligns a function's stack only if it knows of something there that has to be aligned, before it finds out for which

@@ -78,7 +78,7 @@ impl<T: Real> Teller<T> {
     pub fn tell<R: TransitionRule>(&self, proposer: &mut Proposer<T, R>, conversations: &mut [Conversation<T>]) {
         let width = proposer.layer().width();
         let (mut exact, mut quick, mut errors) = (Rows::default(), Rows::<f32>::default(), Vec::new());
-        // So few proposals fill one vector in double precision, and a part of one in single precision.
+        // Fewer fill no vector in single precision.
         let proposals: usize = conversations.iter().map(|conversation| conversation.answers.len()).sum();
         let mut rounded = self.rounded.as_ref().filter(|_| proposals > Lanes::<T>::of_vector());
         let was_rounded = rounded.is_some();
