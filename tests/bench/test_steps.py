@@ -21,12 +21,16 @@ PARAMETERS = {
     "Heisenberg 10×10, complex RBM α=4": 100 * 400 + 100 + 400,
     "Heisenberg kagome 75, complex RBM α=2": 75 * 150 + 75 + 150,
     "Heisenberg 10×10, Jastrow": 100 * 99 // 2,
-    "Heisenberg 10×10, MLP": (100 * 100 + 100) + (100 * 200 + 200) + (200 * 200 + 200) + (200 + 1),
-    "Heisenberg 10×10, ResCNN": (9 * 16 + 16) + 4 * (9 * 16 * 16 + 16),
+    "Heisenberg 10×10, MLP (100, 200, 200)": (100 * 100 + 100) + (100 * 200 + 200) + (200 * 200 + 200) + (200 + 1),
+    "Heisenberg 10×10, ResCNN": (9 * 4 + 4) + 4 * (9 * 4 * 4 + 4),
+    "Heisenberg 10×10, ResCNN, 16 features": (9 * 16 + 16) + 8 * (9 * 16 * 16 + 16),
     "Heisenberg 10×10, GCNN": (100 * 4 + 4) + (100 * 4 * 4 + 4),
-    "Heisenberg 10×10, ViT": (4 * 32 + 32)
+    "Heisenberg 10×10, ViT": (4 * 16 + 16) + 25 * 16 + (2 * 2 * 16 + 4 * (16 * 16 + 16) + (16 * 32 + 32) + (32 * 16 + 16)),
+    "Heisenberg 10×10, ViT, 32 features, 4 layers": (4 * 32 + 32)
     + 25 * 32
-    + 2 * (2 * 2 * 32 + 4 * (32 * 32 + 32) + (32 * 64 + 64) + (64 * 32 + 32)),
+    + 4 * (2 * 2 * 32 + 4 * (32 * 32 + 32) + (32 * 64 + 64) + (64 * 32 + 32)),
+    "Heisenberg 10×10, complex MLP": (100 * 100 + 100) + (100 * 200 + 200) + (200 * 200 + 200) + 200,
+    "Heisenberg 10×10, complex ResCNN": (9 * 4 + 4) + 4 * (9 * 4 * 4 + 4),
     "Heisenberg chain 60, RBMSymm α=3": 3 * 60 + 3 + 1,
     "Ising chain 20, RBM α=1": 20 * 20 + 2 * 20,
     "Fermi-Hubbard 6×6, Slater2nd": 36 * 15,

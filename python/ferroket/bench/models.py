@@ -27,7 +27,7 @@ class MLP(nn.Module):
 
 
 class ResCNN(nn.Module):
-    """Residual blocks of 3×3 convolutions with periodic boundaries, then a sum over the sites."""
+    """Residual blocks of 3×3 convolutions with periodic boundaries, then a sum over the sites and a mean over the features."""
 
     shape: tuple[int, int]
     species: int = 1
@@ -44,11 +44,11 @@ class ResCNN(nn.Module):
         for _ in range(self.blocks):
             y = convolution(self.features)(nn.gelu(x))
             x = x + convolution(self.features)(nn.gelu(y))
-        return nk.nn.activation.log_cosh(x).sum(axis=(-3, -2, -1))
+        return nk.nn.activation.log_cosh(x).mean(axis=-1).sum(axis=(-2, -1))
 
 
 class ViT(nn.Module):
-    """A vision transformer: attention between patches of 2×2 sites."""
+    """A vision transformer: attention between patches of 2×2 sites, then a mean over the patches."""
 
     shape: tuple[int, int]
     species: int = 1
@@ -68,7 +68,7 @@ class ViT(nn.Module):
             x = x + nn.MultiHeadDotProductAttention(self.heads, param_dtype=float)(y, y)
             y = nn.Dense(2 * self.features, param_dtype=float)(nn.LayerNorm(param_dtype=float)(x))
             x = x + nn.Dense(self.features, param_dtype=float)(nn.gelu(y))
-        return nk.nn.activation.log_cosh(x.sum(axis=-2)).sum(axis=-1)
+        return nk.nn.activation.log_cosh(x.mean(axis=-2)).sum(axis=-1)
 
 
 def _on_lattice(x: jax.Array, shape: tuple[int, int], species: int) -> jax.Array:

@@ -129,6 +129,34 @@ CASES = {
 }
 """Cases of sampling and of whole steps."""
 
+NETWORKS = {
+    "Heisenberg 10×10, MLP (100, 200, 200)": Case(_spins, _exchange, models.MLP, 6, 10, 25),
+    "Heisenberg 10×10, ResCNN": Case(_spins, _seldom, partial(models.ResCNN, SPINS), 8, 25, samples=512),
+    "Heisenberg 10×10, ResCNN, 16 features": Case(
+        _spins, _seldom, partial(models.ResCNN, SPINS, features=16, blocks=4), 15, 30, samples=256
+    ),
+    "Heisenberg 10×10, GCNN": Case(_spins, _seldom, partial(models.gcnn, SPINS), 10, 20, samples=512),
+    "Heisenberg 10×10, ViT": Case(_spins, _seldom, partial(models.ViT, SPINS), 8, 30, samples=512),
+    "Heisenberg 10×10, ViT, 32 features, 4 layers": Case(
+        _spins, _seldom, partial(models.ViT, SPINS, features=32, layers=4), 4, 15, samples=256
+    ),
+    "Heisenberg chain 60, RBMSymm α=3": Case(
+        partial(heisenberg, (60,), total_sz=0), partial(_exchange, shape=(60,)), _symmetric, 20, 12, samples=2000
+    ),
+    "Heisenberg 10×10, complex MLP": Case(
+        _spins,
+        _seldom,
+        lambda: nk.models.MLP(hidden_dims=(100, 200, 200), param_dtype=complex),
+        4,
+        10,
+        samples=512,
+    ),
+    "Heisenberg 10×10, complex ResCNN": Case(
+        _spins, _seldom, partial(models.ResCNN, SPINS, dtype=complex), 4, 10, samples=512
+    ),
+}
+"""Cases of sampling and of whole steps of networks that are evaluated in lanes."""
+
 MORE = {
     "Heisenberg 10×10, RBM α=4, float32": Case(
         _spins, _exchange, lambda: nk.models.RBM(alpha=4, param_dtype=np.float32)
@@ -139,47 +167,16 @@ MORE = {
     "Fermi-Hubbard 4×4, RBM α=2, fermion hops": Case(
         partial(fermi_hubbard, (4, 4)), _fermions, lambda: nk.models.RBM(alpha=2, param_dtype=float)
     ),
-    "Heisenberg 10×10, MLP (100, 200, 200)": Case(_spins, _exchange, models.MLP, 6),
     "Heisenberg 10×10, MLP (64, 64)": Case(_spins, _exchange, partial(models.MLP, (64, 64)), 5),
-    "Heisenberg 10×10, ResCNN": Case(_spins, _seldom, partial(models.ResCNN, SPINS), 8),
-    "Heisenberg 10×10, ResCNN, 16 features": Case(
-        _spins, _seldom, partial(models.ResCNN, SPINS, features=16, blocks=4), 15
-    ),
-    "Heisenberg 10×10, GCNN": Case(_spins, _seldom, partial(models.gcnn, SPINS), 10),
-    "Heisenberg 10×10, ViT": Case(_spins, _seldom, partial(models.ViT, SPINS), 8),
-    "Heisenberg 10×10, ViT, 32 features, 4 layers": Case(
-        _spins, _seldom, partial(models.ViT, SPINS, features=32, layers=4), 4
-    ),
-    "Heisenberg chain 60, RBMSymm α=3": Case(
-        partial(heisenberg, (60,), total_sz=0), partial(_exchange, shape=(60,)), _symmetric, 20
-    ),
-    "Heisenberg 10×10, complex MLP": Case(
-        _spins, _seldom, lambda: nk.models.MLP(hidden_dims=(100, 200, 200), param_dtype=complex), 4
-    ),
-    "Heisenberg 10×10, complex ResCNN": Case(_spins, _seldom, partial(models.ResCNN, SPINS, dtype=complex), 4),
     "Fermi-Hubbard 4×4, MLP (100, 200, 200), fermion hops": Case(
         partial(fermi_hubbard, (4, 4)), _fermions, models.MLP, 4
     ),
+    **NETWORKS,
 }
 """Cases of sampling alone, beside those of determinants."""
 
 STEPS = {
-    "Heisenberg 10×10, MLP": Case(_spins, _exchange, models.MLP, step_bar=8, update_bar=25),
-    "Heisenberg 10×10, ResCNN": Case(
-        _spins, _seldom, lambda: models.ResCNN(SPINS, features=16), step_bar=1, update_bar=1.3, samples=256
-    ),
-    "Heisenberg 10×10, GCNN": Case(_spins, _seldom, lambda: models.gcnn(SPINS), step_bar=1, update_bar=1, samples=512),
-    "Heisenberg 10×10, ViT": Case(
-        _spins, _seldom, lambda: models.ViT(SPINS, features=32, layers=2), step_bar=1, update_bar=1.3, samples=512
-    ),
-    "Heisenberg chain 60, RBMSymm α=3": Case(
-        partial(heisenberg, (60,), total_sz=0),
-        partial(_exchange, shape=(60,)),
-        _symmetric,
-        step_bar=1,
-        update_bar=1,
-        samples=2000,
-    ),
+    **NETWORKS,
     "Ising chain 20, RBM α=1": Case(
         partial(ising, 20, -1.0), _local, lambda: nk.models.RBM(alpha=1, param_dtype=float), step_bar=1
     ),

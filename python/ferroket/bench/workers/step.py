@@ -55,6 +55,9 @@ def main() -> None:
         driver.run(steps, callback=callback, show_progress=False)
     found = of_steps(totals)
     found["update alone"] = repeated(last_update, lambda one: calls_within(LONG / 2, one, least=LEAST, most=int(most)))
+    # Infinite numbers take another time.
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.parameters)):
+        raise FloatingPointError(f"{name}: the parameters have become infinite")
     over_all = {part: asdict(over_ranks(cost)) for part, cost in found.items()}
     memory = int(np.max(multihost_utils.process_allgather(np.array(peak()))))
     if info.rank == 0:
