@@ -41,7 +41,8 @@ class Expression:
 class Expressions:
     """All expressions of a program."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_single: bool = False) -> None:
+        self.is_single = is_single
         self._known: dict[Any, Expression] = {}
 
     def of(self, name: str, *args: Expression) -> Expression:
@@ -139,6 +140,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """What each instruction computes, in NumPy: the readable twin of the kernels."""
 
 
+def _rounded(number: float) -> float:
+    """To single precision, in which frameworks may write a function's numbers."""
+    with np.errstate(over="ignore"):
+        return float(np.float32(number))
+
+
 class Shapes:
     """What some expressions make of a number x, each with a number of its own."""
 
@@ -159,7 +166,7 @@ class Shapes:
         found: dict[int, int | None] = {}
         for one in order:
             args = [found.get(id(arg)) for arg in one.args]
-            key: Any = "x" if one is x else ("number", float(np.float32(one.data))) if one.name == "number" else None
+            key: Any = "x" if one is x else ("number", _rounded(one.data)) if one.name == "number" else None
             if key is None and args and None not in args:
                 key = one.name, *args
             if is_new and key is not None:

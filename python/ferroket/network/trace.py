@@ -82,7 +82,7 @@ class Reader:
     dtype: Any
     """That of real numbers of the network, float32 or float64."""
     memory: Memory = field(default_factory=Memory)
-    expressions: Expressions = field(default_factory=Expressions)
+    expressions: Expressions = field(init=False)
     operations: list[Operation] = field(default_factory=list)
     constants: dict[Any, np.ndarray] = field(default_factory=dict)
     """The values of variables that depend on nothing."""
@@ -94,6 +94,9 @@ class Reader:
     contracts: dict[int, Contract] = field(default_factory=dict)
     """Products with parameters, by the first place of their results."""
     zeros: Places | None = None
+
+    def __post_init__(self) -> None:
+        self.expressions = Expressions(is_single=self.dtype == np.float32)
 
     # Parameters
 
@@ -373,6 +376,7 @@ _BOTH = (
 
 
 _OF_TRUTH = ("and", "or", "not")
+_OF_SIGNED = ("sub", "neg")
 _OF_INTEGERS = ("add", "sub", "mul", "neg", "max", "min", "lt", "le", "gt", "ge", "eq", "ne", "select_n")
 
 
@@ -401,6 +405,8 @@ def _convert(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Va
         raise UnreadableError(f"it has numbers of {after} among those of {reader.dtype}")
     if jnp.issubdtype(after, jnp.integer) and jnp.issubdtype(before, jnp.inexact):
         raise UnreadableError("it makes integers of numbers")
+    if jnp.issubdtype(after, jnp.unsignedinteger) and before != np.bool_:
+        raise UnreadableError("it makes integers without a sign of others")
     return [Value(value.shape, value.parts[:1])]
 
 
@@ -425,14 +431,7 @@ def _shift(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Valu
 
 def _move(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
     """Primitives that give elements other places: their rule for labels is that for places."""
-    if eqn.primitive.name == "pad":
-        filled = reader.constant(inputs[1])
-        if isinstance(inputs[1], Value) or filled is None or filled != 0:
-            raise UnreadableError("it pads with something else than zeros")
-        zero = reader.zero(1).reshape(())
-        operands = [reader.places(inputs[0]), [zero] * len(inputs[0].parts)]
-    else:
-        operands = [reader.places(_value(reader, v)) for v in inputs]
+    operands = [reader.places(_value(reader, v)) for v in inputs]
     n_parts = max(map(len, operands))
     made: list[list[Places]] = []
     for part in range(n_parts):
@@ -542,6 +541,8 @@ def _check_integers(name: str, dtype: Any) -> None:
         raise UnreadableError(f"it has '{name}' of the bits of integers")
     if jnp.issubdtype(dtype, jnp.integer) and name not in _OF_INTEGERS:
         raise UnreadableError(f"it has '{name}' of integers")
+    if jnp.issubdtype(dtype, jnp.unsignedinteger) and name in _OF_SIGNED:
+        raise UnreadableError(f"it has '{name}' of integers without a sign")
 
 
 def _padded(e: Expressions, parts: tuple[Expression, ...], count: int) -> tuple[Expression, ...]:
@@ -579,9 +580,11 @@ def _times(e: Expressions, a: Complex, b: Complex) -> Complex:
 def _over(e: Expressions, a: Complex, b: Complex) -> Complex:
     if b[1].name == "number" and b[1].data == 0:
         return e.of("div", a[0], b[0]), e.of("div", a[1], b[0])
-    norm = e.of("reciprocal", _norm(e, b))
-    real, imaginary = _times(e, a, (b[0], e.of("neg", b[1])))
-    return e.of("mul", real, norm), e.of("mul", imaginary, norm)
+    factor, _, (real, imaginary) = _scaled(e, b)
+    norm = e.of("reciprocal", _norm(e, (real, imaginary)))
+    inverse = e.of("mul", real, norm), e.of("mul", e.of("neg", imaginary), norm)
+    result = _times(e, a, inverse)
+    return e.of("mul", result[0], factor), e.of("mul", result[1], factor)
 
 
 def _norm(e: Expressions, x: Complex) -> Expression:
@@ -593,14 +596,38 @@ def _exp(e: Expressions, x: Complex) -> Complex:
     return e.of("mul", size, e.of("cos", x[1])), e.of("mul", size, e.of("sin", x[1]))
 
 
+def _scaled(e: Expressions, x: Complex) -> tuple[Expression, Expression, Complex]:
+    """A factor, minus its logarithm, and a number times it, whose square is neither infinite nor lost."""
+    size = e.of("max", e.of("abs", x[0]), e.of("abs", x[1]))
+    (least, up), (most, down) = ((-50, 90), (62, -66)) if e.is_single else ((-480, 580), (500, -520))
+    is_small, is_large = e.of("lt", size, e.number(2.0**least)), e.of("gt", size, e.number(2.0**most))
+
+    def chosen(neither: float, small: float, large: float) -> Expression:
+        unless_large = e.of("select", is_small, e.number(neither), e.number(small))
+        return e.of("select", is_large, unless_large, e.number(large))
+
+    factor = chosen(1, 2.0**up, 2.0**down)
+    shift = chosen(0, -up * math.log(2), -down * math.log(2))
+    return factor, shift, (e.of("mul", x[0], factor), e.of("mul", x[1], factor))
+
+
 def _log(e: Expressions, x: Complex) -> Complex:
-    return e.of("mul", e.number(0.5), e.of("log", _norm(e, x))), e.of("atan2", x[1], x[0])
+    _, shift, scaled = _scaled(e, x)
+    size = e.of("mul", e.number(0.5), e.of("log", _norm(e, scaled)))
+    return e.of("add", size, shift), e.of("atan2", x[1], x[0])
 
 
 def _log1p(e: Expressions, x: Complex) -> Complex:
-    # |1 + x|² = 1 + (2 Re x + |x|²)
+    # |1 + x|² = 1 + (2 Re x + |x|²), whose terms cancel where x is near -1. There it is multiplied by a large factor,
+    # beside which the 1 of log1p is nothing.
+    near = e.of("add", e.number(1), x[0])
+    large = 120 if e.is_single else 1000
     more = e.of("add", e.of("mul", e.number(2), x[0]), _norm(e, x))
-    return e.of("mul", e.number(0.5), e.of("log1p", more)), e.of("atan2", x[1], e.of("add", e.number(1), x[0]))
+    is_near = e.of("lt", more, e.number(-0.75))
+    scaled = e.of("sub", e.of("mul", _norm(e, (near, x[1])), e.number(2.0**large)), e.number(1))
+    size = e.of("mul", e.number(0.5), e.of("log1p", e.of("select", is_near, more, scaled)))
+    shift = e.of("select", is_near, e.number(0), e.number(-0.5 * large * math.log(2)))
+    return e.of("add", size, shift), e.of("atan2", x[1], near)
 
 
 def _crossed(real: tuple[str, str], imaginary: tuple[str, str]) -> Callable[[Expressions, Complex], Complex]:
@@ -628,7 +655,8 @@ def _tanh(e: Expressions, x: Complex) -> Complex:
 
 
 def _abs(e: Expressions, x: Complex) -> Complex:
-    return (e.of("sqrt", _norm(e, x)),)
+    factor, _, scaled = _scaled(e, x)
+    return (e.of("div", e.of("sqrt", _norm(e, scaled)), factor),)
 
 
 def _sum_of(name: str) -> Callable[[Expressions, Complex, Complex], Complex]:
@@ -657,6 +685,9 @@ COMPLEX: dict[str, Callable[..., Complex]] = {
 
 def _reduce(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
     kind = eqn.primitive.name.removeprefix("reduce_")
+    if kind in ("or", "and"):
+        _check_integers(kind, eqn.invars[0].aval.dtype)
+        kind = {"or": "max", "and": "min"}[kind]
     axes = eqn.params["axes"]
     parts = []
     if len(inputs[0].parts) > 1 and kind != "sum":
@@ -671,10 +702,19 @@ def _reduce(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Val
 
 
 def _cumsum(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    """Sums of 2, 4, 8, … elements each, of two of half as many: Hillis and Steele, Comm. ACM 29, 1170 (1986)."""
     axis, is_reverse = eqn.params["axis"], eqn.params["reverse"]
-    size = inputs[0].shape[axis]
-    ones = np.triu(np.ones((size, size))).T if is_reverse else np.triu(np.ones((size, size)))
-    return [_multiplied(reader, inputs[0], axis, ones)]
+    value, e, step = inputs[0], reader.expressions, 1
+    while step < value.shape[axis]:
+        sums = []
+        for places in reader.places(value):
+            along = np.moveaxis(places, axis, -1)
+            zeros = np.broadcast_to(reader.zero(1), (*along.shape[:-1], step))
+            others = [along[..., step:], zeros] if is_reverse else [zeros, along[..., :-step]]
+            moved = np.moveaxis(np.concatenate(others, axis=-1), -1, axis)
+            sums.append(e.of("add", e.elements(places), e.elements(moved)))
+        value, step = Value(value.shape, tuple(sums)), 2 * step
+    return [value]
 
 
 def _multiplied(reader: Reader, value: Value, axis: int, matrix: np.ndarray) -> Value:
@@ -882,7 +922,7 @@ RULES: dict[str, Rule] = {
     "bitcast_convert_type": _bits,
     "shift_right_arithmetic": _shift,
     "gather": _gather,
-    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_prod"), _reduce),
+    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_or", "reduce_and"), _reduce),
     "cumsum": _cumsum,
     "dot_general": _dot_general,
     "conv_general_dilated": _convolution,
