@@ -154,7 +154,7 @@ def _compare(_: Context, x: jax.Array, y: jax.Array, how: Any) -> jax.Array:
 def _one_hot(_: Context, x: jax.Array, __: jax.Array, how: Any) -> jax.Array:
     hot = x[..., None] == np.arange(-1, 3, 1 + how[0] % 2)
     hot = hot if how[1] % 2 else jnp.moveaxis(hot, 1, 2)
-    return hot.reshape(len(x), -1)[:, :WIDEST].astype(float)
+    return hot.reshape(len(x), -1)[:, :WIDEST].astype(x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else float)
 
 
 def _as_float(x: jax.Array) -> jax.Array:
@@ -227,14 +227,86 @@ def _tied(context: Context, x: jax.Array, _: jax.Array, how: Any) -> jax.Array:
     return y + bias.sum() if how[1] % 2 else y
 
 
+def _features(x: jax.Array, how: int) -> jax.Array:
+    """As positions with some features each, ``(B, n, F)``."""
+    features = next((count for count in (1, 2, 3)[how % 3 :] if x.shape[-1] % count == 0), 1)
+    return x.reshape(len(x), -1, features)
+
+
 def _convolution(context: Context, x: jax.Array, _: jax.Array, how: Any) -> jax.Array:
-    kernel = context.weights((3, 1, 1 + how[0] % 2), how[1] % 2 == 0)
-    x = x[..., None] + jnp.zeros((), kernel.dtype)
-    if how[2] % 2 and x.shape[1] > 1:  # circular
-        x = jnp.concatenate([x[:, -1:], x, x[:, :1]], axis=1)
-    numbers = ("NHC", "HIO", "NHC")
-    y = lax.conv_general_dilated(x, kernel.astype(x.dtype), (1,), "SAME", dimension_numbers=numbers)
+    """With any boundary, stride, dilation and groups; also one that is transposed."""
+    rng = np.random.default_rng(how)
+    x = _features(x, how[0])
+    n, features = x.shape[1:]
+    groups = features if how[1] % 2 else 1
+    window, stride, dilation = (int(number) for number in rng.integers(1, 4, size=3))
+    kernel = context.weights((window, features // groups, groups * (1 + how[0] % 2)), how[1] % 3 == 0)
+    x = x + jnp.zeros((), kernel.dtype)
+    padding: Any = ("SAME", [(2, 0)], [(0, 3)], [(window * dilation, 1)])[how[2] % 4]
+    if how[2] >= 4:
+        padding = "VALID"
+        x = jnp.concatenate([x, *[x] * (window * dilation // n), x[:, : window * dilation % n]], axis=1)
+    settings = {
+        "window_strides": (stride,),
+        "padding": padding,
+        "lhs_dilation": (int(rng.integers(1, 3)),) if padding != "SAME" else None,
+        "rhs_dilation": (dilation,),
+        "feature_group_count": groups,
+    }
+    # As channels last, and as channels first.
+    if rng.integers(2):
+        y = lax.conv_general_dilated(x, kernel.astype(x.dtype), dimension_numbers=("NHC", "HIO", "NHC"), **settings)
+    else:
+        numbers = ("NCH", "HIO", "NCH")
+        y = lax.conv_general_dilated(x.swapaxes(1, 2), kernel.astype(x.dtype), dimension_numbers=numbers, **settings)
+    return y.reshape(len(y), -1)[:, :WIDEST] if y.size else x.reshape(len(x), -1)[:, :WIDEST]
+
+
+def _in_a_plane(context: Context, x: jax.Array, _: jax.Array, how: Any) -> jax.Array:
+    """A convolution in two dimensions, one of which is circular."""
+    sides = [side for side in (2, 3, 1) if x.shape[-1] % side == 0]
+    plane = x.reshape(len(x), sides[how[0] % len(sides)], -1, 1)
+    kernel = context.weights((2, 3, 1, 1 + how[1] % 2))
+    plane = jnp.concatenate([plane, plane[:, :1]], axis=1)
+    numbers, padding = ("NHWC", "HWIO", "NHWC"), [(0, 0), (1, 1 + how[2] % 2)]
+    y = lax.conv_general_dilated(
+        plane + jnp.zeros((), kernel.dtype),
+        kernel.astype((plane + kernel[0, 0, 0, 0]).dtype),
+        (1, 1 + how[2] // 2 % 2),
+        padding,
+        dimension_numbers=numbers,
+    )
     return y.reshape(len(y), -1)[:, :WIDEST]
+
+
+def _of_a_group(context: Context, x: jax.Array, _: jax.Array, how: Any) -> jax.Array:
+    """A symmetrised layer over a ring's translations, with reflections or not, and a convolution over the group."""
+    x = _crop(x, min(x.shape[-1], 6))
+    n = x.shape[-1]
+    turned = (np.arange(n) - np.arange(n)[:, None]) % n  # [g, i]: where g^-1 takes i
+    elements = np.concatenate([turned, (-turned) % n]) if how[0] % 2 else turned
+    kernel = context.weights((n, 1 + how[1] % 2))
+    y = jnp.tanh(jnp.einsum("bi,gif->bgf", x, kernel[elements])) if how[2] % 2 else _by_rolls(x, kernel)
+    elements = elements[: y.shape[1]]
+    number = {tuple(element): place for place, element in enumerate(elements)}
+    table = np.array([[number[tuple(h[np.argsort(g)])] for h in elements] for g in elements])
+    over_group = context.weights((len(elements), y.shape[2]), False, "g")
+    return jnp.einsum("bhf,ghf->bg", y, over_group[table])[:, :WIDEST]
+
+
+def _by_rolls(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """The same for translations, by rolls of the weights."""
+    rolled = jnp.stack([jnp.roll(kernel, shift, axis=0) for shift in range(len(kernel))])
+    return jnp.tanh(jnp.tensordot(x, rolled, axes=(1, 1)))
+
+
+def _by_fourier_transforms(context: Context, x: jax.Array, _: jax.Array, how: Any) -> jax.Array:
+    """A circular convolution."""
+    kernel = context.weights((x.shape[-1],), how[0] % 2 == 0)
+    if jnp.iscomplexobj(x) or jnp.iscomplexobj(kernel) or how[1] % 2:
+        y = jnp.fft.ifft(jnp.fft.fft(x) * jnp.fft.fft(kernel))
+        return y if jnp.iscomplexobj(x) or jnp.iscomplexobj(kernel) else y.real
+    return jnp.fft.irfft(jnp.fft.rfft(x) * jnp.fft.rfft(kernel), x.shape[-1])
 
 
 def _embedding(context: Context, x: jax.Array, _: jax.Array, how: Any) -> jax.Array:
@@ -254,10 +326,39 @@ def _normalised(_: Context, x: jax.Array, __: jax.Array, ___: Any) -> jax.Array:
     return x / jnp.sqrt((jnp.abs(x) ** 2).mean(axis=-1, keepdims=True) + 0.1)
 
 
+def _rms(context: Context, x: jax.Array, _: jax.Array, how: Any) -> jax.Array:
+    """Root mean square normalisation, with a scale for each number or without."""
+    scale = context.weights((x.shape[-1],), how[0] % 2 == 0) if how[1] % 2 else 1.0
+    return x * scale * lax.rsqrt((jnp.abs(x) ** 2).mean(axis=-1, keepdims=True) + 0.1)
+
+
+def _layer_norm(context: Context, x: jax.Array, _: jax.Array, how: Any) -> jax.Array:
+    """With a scale and a bias, over the features of each position."""
+    x = _features(x, how[0])
+    x = x - x.mean(axis=-1, keepdims=True)
+    x = x / jnp.sqrt((jnp.abs(x) ** 2).mean(axis=-1, keepdims=True) + 0.1)
+    y = x * context.weights((x.shape[-1],)) + context.weights((x.shape[-1],), False, "b")
+    return y.reshape(len(y), -1)
+
+
 def _attention(context: Context, x: jax.Array, y: jax.Array, how: Any) -> jax.Array:
-    scale = context.weights((), how[0] % 2 == 0).real
-    scores = jax.nn.softmax(scale * (x[:, :, None] * _like(x, y)[:, None, :]).real, axis=-1)
-    return jnp.einsum("bij,bj->bi", scores, x)
+    """Softmax over scores of single numbers; or of heads, and of keys of another value."""
+    if how[1] % 2:
+        scale = context.weights((), how[0] % 2 == 0).real
+        scores = jax.nn.softmax(scale * (x[:, :, None] * _like(x, y)[:, None, :]).real, axis=-1)
+        return jnp.einsum("bij,bj->bi", scores, x)
+    x, y = _features(x, how[0]), _features(y, how[2])
+    heads = 1 + how[0] // 4
+    q, k, v = (
+        jnp.einsum("bnf,fhd->bnhd", z, context.weights((z.shape[2], heads, 2), False, name))
+        for z, name in ((x, "q"), (y, "k"), (y, "v"))
+    )
+    scores = jnp.einsum("bihd,bjhd->bhij", q, k.conj()).real
+    if how[2] % 4 == 0:  # each position sees those before it
+        is_seen = np.arange(k.shape[1]) <= np.arange(q.shape[1])[:, None]
+        scores = jnp.where(is_seen, scores, -jnp.inf if how[0] % 2 else -1e9)
+    z = jnp.einsum("bhij,bjhd->bihd", jax.nn.softmax(scores, axis=-1), v)
+    return z.reshape(len(z), -1)[:, :WIDEST]
 
 
 def _quadratic(context: Context, x: jax.Array, y: jax.Array, how: Any) -> jax.Array:
@@ -301,14 +402,39 @@ def _log_cosh(_: Context, x: jax.Array, __: jax.Array, ___: Any) -> jax.Array:
     return nk.nn.log_cosh(x)
 
 
+_ACTIVATIONS = (
+    *(jax.nn.gelu, jax.nn.relu, jax.nn.silu, jax.nn.elu, jax.nn.selu, jax.nn.softplus, jax.nn.sigmoid),
+    *(lambda x: jnp.clip(x, -0.4, 0.7), lambda x: jnp.log1p(x**2), lambda x: jnp.arctan2(x, 1 + x**2)),
+    *(lambda x: jnp.sqrt(1 + x**2), lambda x: 1 / (2 + jnp.sin(x)), lambda x: jnp.exp(-(x**2)), jnp.abs),
+)
+
+
 def _gelu(_: Context, x: jax.Array, __: jax.Array, how: Any) -> jax.Array:
-    return jnp.tanh(x) * x if jnp.iscomplexobj(x) else (jax.nn.gelu, jax.nn.relu, jax.nn.silu)[how[0] % 3](x)
+    which = how[0] + 8 * (how[1] % 2)
+    return jnp.tanh(x) * x if jnp.iscomplexobj(x) else _ACTIVATIONS[which % len(_ACTIVATIONS)](x)
+
+
+def _softmax(_: Context, x: jax.Array, __: jax.Array, how: Any) -> jax.Array:
+    if jnp.iscomplexobj(x):
+        return x / (1 + (jnp.abs(x) ** 2).sum(axis=-1, keepdims=True))
+    return jax.nn.softmax(x, axis=-1) if how[0] % 2 else jax.nn.log_softmax(x, axis=-1)
+
+
+def _truth(_: Context, x: jax.Array, y: jax.Array, how: Any) -> jax.Array:
+    """Cases of numbers that aren't near each other where they aren't equal."""
+    large, other = jnp.abs(x) > 1e-3, jnp.abs(_like(x, y)) <= 1e3
+    return jnp.where((large & ~other) | (large & (x.real < 1e9)), x, how[0] / 2)
 
 
 LAYERS: dict[str, Operation] = {
     "dense": _dense,
     "tied": _tied,
     "convolution": _convolution,
+    "in a plane": _in_a_plane,
+    "of a group": _of_a_group,
+    "by Fourier transforms": _by_fourier_transforms,
+    "layer norm": _layer_norm,
+    "RMS": _rms,
     "quadratic": _quadratic,
     "recurrent": _recurrent,
     "attention": _attention,
@@ -324,6 +450,8 @@ FUNCTIONS: dict[str, Operation] = {
     "gelu": _gelu,
     "fraction": lambda _, x, __, ___: x / (1 + jnp.abs(x) ** 2),
     "normalised": _normalised,
+    "softmax": _softmax,
+    "truth": _truth,
     "scaled": lambda _, x, __, how: x * (0.1 + how[0] / 4),
 }
 OF_EXACT: dict[str, Operation] = {"embedding": _embedding, "look up": _look_up}
@@ -468,20 +596,37 @@ def local_states_of(hilbert: Any) -> tuple[float, ...]:
     return tuple(sorted({float(state) for of_site in states for state in of_site}))
 
 
+UNREAD = {
+    *("take along", "dynamic slice", "scatter", "sort", "cumulative product", "modulus", "int32", "float32"),
+    *OF_EXACT,
+}
+"""Operations that the kernels don't have, or only in part."""
+
+
 @st.composite
-def networks(draw: Any, hilbert: Any) -> nn.Module:
-    """A network for configurations of a space; a smaller one has fewer of the steps."""
+def networks(draw: Any, hilbert: Any, *, in_lanes: bool = False) -> nn.Module:
+    """A network for configurations of a space; a smaller one has fewer of the steps.
+
+    Args:
+        in_lanes: only what the kernels are documented to evaluate, in one precision.
+    """
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
 
     def one_of(*choices: Any) -> Any:
         return choices[rng.integers(len(choices))]
 
     dtype = one_of(float, float, float, complex, complex, np.float32)
+    dtype = one_of(dtype, dtype, np.complex64) if in_lanes else dtype
+    is_single = np.dtype(dtype).itemsize // (1 + np.issubdtype(dtype, complex)) == 4
     if one_of(*range(12)) == 0:
         return one_of(OfRBM, OfJastrow)(param_dtype=dtype, of=one_of(0, 1, 2), function=one_of(0, 1, 2, 3))
     shares = one_of((4, 4, 2, 1, 1), (2, 2, 4, 4, 1), (3, 3, 3, 2, 1))
     names = [name for kind, share in zip(_KINDS, shares, strict=True) for name in share * _spread(kind)]
     rare = one_of(*[None] * 7, MIXING, HALVES, HALVES)
+    if in_lanes:
+        # Truth values are numbers in double precision.
+        left_out = UNREAD | ({"compare", "float64"} if is_single else set())
+        rare, names = None, [name for name in names if name not in left_out]
     steps = []
     for place in range(_LONGEST):
         name = one_of(*(names if rare is None or place != _LONGEST // 2 else rare))
@@ -493,9 +638,12 @@ def networks(draw: Any, hilbert: Any) -> nn.Module:
     if one_of(*range(3)) == 0:
         site, state = map(int, rng.integers(8, size=2))
         forbidden = Forbidden(one_of(*FORBIDDEN), site, state, one_of(-np.inf, -1e30, -1e9))
+        if in_lanes and (is_single or forbidden.kind == "a table"):
+            forbidden = None
     ends = tuple(map(int, rng.integers(8, size=3)))
     phase = dtype is float and one_of(*range(4)) == 0
     determinant = one_of(0, 1, 2) if isinstance(hilbert, nk.hilbert.SpinOrbitalFermions) and one_of(0, 1) else None
+    determinant = None if in_lanes else determinant
     forbidden = forbidden if draw(st.booleans()) else None
     return Generated(tuple(steps), ends, hilbert, dtype, phase, forbidden, determinant)
 
