@@ -27,7 +27,7 @@ class MLP(nn.Module):
 
 
 class ResCNN(nn.Module):
-    """Residual blocks of 3×3 convolutions with periodic boundaries, then a sum over the sites and a mean over the features."""
+    """Residual blocks of 3×3 convolutions with periodic boundaries, a mean over the features and a sum over the sites."""
 
     shape: tuple[int, int]
     species: int = 1

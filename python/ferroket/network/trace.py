@@ -20,6 +20,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 
 from ferroket.ansatz import dependence
 from ferroket.ansatz.equations import bind, evaluate, inlined, needed
+from ferroket.network import integers
 from ferroket.network.numbers import Expression, Expressions, Shapes, within
 from ferroket.network.program import (
     Contract,
@@ -93,6 +94,8 @@ class Reader:
     """Of variables that depend on parameters alone: another one, and where in it each element is."""
     contracts: dict[int, Contract] = field(default_factory=dict)
     """Products with parameters, by the first place of their results."""
+    largest: dict[Value, float] = field(default_factory=dict)
+    """The greatest modulus that integers may have."""
     zeros: Places | None = None
 
     def __post_init__(self) -> None:
@@ -103,6 +106,13 @@ class Reader:
     def constant(self, v: Any) -> np.ndarray | None:
         """The value of an operand that depends on nothing; None of others."""
         return np.asarray(v.val) if isinstance(v, Literal | Constant) else self.constants.get(v)
+
+    def largest_of(self, v: Operand) -> float:
+        """The greatest modulus that an operand may have."""
+        constant = None if isinstance(v, Value) else self.constant(v)
+        if constant is not None:
+            return float(np.abs(constant).max(initial=0))
+        return self.largest.get(v, math.inf) if isinstance(v, Value) else math.inf
 
     def table(self, v: Any, prepare: Callable[[Any], Any], size: int, key: Any = None) -> Table:
         """A table of an operand that depends on parameters."""
@@ -618,16 +628,20 @@ def _log(e: Expressions, x: Complex) -> Complex:
 
 
 def _log1p(e: Expressions, x: Complex) -> Complex:
-    # |1 + x|² = 1 + (2 Re x + |x|²), whose terms cancel where x is near -1. There it is multiplied by a large factor,
-    # beside which the 1 of log1p is nothing.
+    # |1 + x|² = 1 + (2 Re x + |x|²), whose terms cancel where x is near -1, and are infinite where it is large.
+    # There 1 + x is multiplied by a factor, beside whose square the 1 of log1p is nothing, or the logarithm is large.
     near = e.of("add", e.number(1), x[0])
-    large = 120 if e.is_single else 1000
+    most, up, down = (63, 60, -65) if e.is_single else (511, 500, -513)
     more = e.of("add", e.of("mul", e.number(2), x[0]), _norm(e, x))
-    is_near = e.of("lt", more, e.number(-0.75))
-    scaled = e.of("sub", e.of("mul", _norm(e, (near, x[1])), e.number(2.0**large)), e.number(1))
-    size = e.of("mul", e.number(0.5), e.of("log1p", e.of("select", is_near, more, scaled)))
-    shift = e.of("select", is_near, e.number(0), e.number(-0.5 * large * math.log(2)))
-    return e.of("add", size, shift), e.of("atan2", x[1], near)
+    size = e.of("max", e.of("abs", x[0]), e.of("abs", x[1]))
+    is_large, is_near = e.of("gt", size, e.number(2.0**most)), e.of("lt", more, e.number(-0.75))
+    is_scaled = e.of("or", is_near, is_large)
+    factor = e.of("select", is_large, e.number(2.0**up), e.number(2.0**down))
+    scaled = _norm(e, (e.of("mul", near, factor), e.of("mul", x[1], factor)))
+    argument = e.of("select", is_scaled, more, e.of("sub", scaled, e.number(1)))
+    shift = e.of("select", is_large, e.number(-up * math.log(2)), e.number(-down * math.log(2)))
+    half = e.of("mul", e.number(0.5), e.of("log1p", argument))
+    return e.of("add", half, e.of("select", is_scaled, e.number(0), shift)), e.of("atan2", x[1], near)
 
 
 def _crossed(real: tuple[str, str], imaginary: tuple[str, str]) -> Callable[[Expressions, Complex], Complex]:
@@ -1006,11 +1020,23 @@ def _follow(reader: Reader, jaxpr: ClosedJaxpr, numbers: Value, n_others: int) -
         for v, value in zip(eqn.outvars, results, strict=True):
             assert value.shape == v.aval.shape, (eqn.primitive.name, value.shape, v.aval.shape)
             values[v] = value
+        _check_largest(reader, eqn, inputs, results)
     result = program.outvars[0]
     found = None if isinstance(result, Literal) else values.get(result)
     if found is None:
         raise UnreadableError("its value doesn't depend on the configuration")
     return found
+
+
+def _check_largest(reader: Reader, eqn: Any, inputs: Sequence[Operand], results: Sequence[Value]) -> None:
+    """Raises :class:`UnreadableError` if an integer may be too large."""
+    dtype = eqn.outvars[0].aval.dtype
+    if not (jnp.issubdtype(dtype, jnp.integer) or dtype == np.bool_):
+        return
+    found = integers.largest(eqn, [reader.largest_of(v) for v in inputs])
+    if dtype != np.bool_ and found > integers.most(dtype, reader.dtype):
+        raise UnreadableError(f"its integers of {dtype} may be too large ('{eqn.primitive.name}')")
+    reader.largest.update(dict.fromkeys(results, found))
 
 
 def _fold(reader: Reader, eqn: Any, inputs: Sequence[Any]) -> None:

@@ -1,0 +1,50 @@
+"""How large integers of a network become: the kernels compute with real numbers, which don't wrap around."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+_OF_SIGNS = ("bitcast_convert_type", "shift_right_arithmetic", "sign")
+"""Of the bits of a number there is only the sign."""
+_KEEPING = {
+    *("abs", "neg", "max", "min", "clamp", "select_n", "reduce_max", "reduce_min", "convert_element_type", "copy"),
+    *(
+        "broadcast_in_dim",
+        "concatenate",
+        "expand_dims",
+        "gather",
+        "pad",
+        "reshape",
+        "rev",
+        "slice",
+        "squeeze",
+        "transpose",
+    ),
+}
+
+
+def largest(eqn: Any, operands: Sequence[float]) -> float:
+    """The greatest modulus that an integer result may have.
+
+    Args:
+        eqn: the equation of a network's program.
+        operands: the greatest moduli of what it takes.
+    """
+    name, size = eqn.primitive.name, eqn.invars[0].aval.size
+    if eqn.outvars[0].aval.dtype == np.bool_ or name in _OF_SIGNS:
+        return 1
+    if name in ("add", "add_any", "sub"):
+        return sum(operands)
+    if name == "mul":
+        return math.prod(operands)
+    if name in ("reduce_sum", "cumsum"):
+        return operands[0] * size
+    return max(operands) if name in _KEEPING else math.inf
+
+
+def most(dtype: Any, real: Any) -> float:
+    """The greatest integer of a dtype that is also one of these real numbers, as those below it are."""
+    return min(jnp.iinfo(dtype).max, 2.0 ** (jnp.finfo(real).nmant + 1))
