@@ -27,7 +27,7 @@ class MLP(nn.Module):
 
 
 class ResCNN(nn.Module):
-    """Residual blocks of 3×3 convolutions with periodic boundaries, a mean over the features and a sum over the sites."""
+    """Residual blocks of 3×3 periodic convolutions, then a mean over the features and a sum over the sites."""
 
     shape: tuple[int, int]
     species: int = 1
