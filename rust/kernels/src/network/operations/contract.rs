@@ -130,30 +130,63 @@ impl<T: Real> Contract<T> {
     pub(super) fn run<S: Simd, const V: usize>(&self, simd: S, places: &mut [Numbers<T, S, V>]) {
         let Self { positions, width, depth, length, out, .. } = *self;
         let n_runs = depth / length;
-        let mut out = out;
         let groups = self.weights.chunks_exact((depth * width).max(1)).zip(self.bias.chunks_exact(width.max(1)));
-        for ((weights, bias), runs) in groups.zip(self.runs.chunks_exact((positions * n_runs).max(1))) {
-            for runs in runs.chunks_exact(n_runs) {
-                for (first, block) in blocks(width) {
-                    let weights = &weights[first * depth..][..block * depth];
-                    let bias = &bias[first..][..block];
-                    let out = out + first;
-                    for (place, &piece) in self.pieces.iter().enumerate() {
-                        let sum = Sum { runs, length, piece, weights, bias: (place == 0).then_some(bias) };
-                        match block {
-                            // Where there are 16 registers, eight outputs have no room.
-                            8 if V > 1 && S::REGISTER_COUNT < 32 => {
-                                sum.run::<S, V, 8, 0, 4>(simd, places, out);
-                                sum.run::<S, V, 8, 4, 4>(simd, places, out + 4);
-                            }
-                            8 => sum.run::<S, V, 8, 0, 8>(simd, places, out),
-                            4 => sum.run::<S, V, 4, 0, 4>(simd, places, out),
-                            2 => sum.run::<S, V, 2, 0, 2>(simd, places, out),
-                            _ => sum.run::<S, V, 1, 0, 1>(simd, places, out),
-                        }
+        for (group, (weights, bias)) in groups.enumerate() {
+            let runs = &self.runs[group * positions * n_runs..][..positions * n_runs];
+            for (first, block) in blocks(width) {
+                let weights = &weights[first * depth..][..block * depth];
+                let bias = &bias[first..][..block];
+                let block_of =
+                    Block { contract: self, runs, weights, bias, out: out + group * positions * width + first };
+                match block {
+                    // Where there are 16 registers, eight outputs have no room.
+                    8 if V > 1 && S::REGISTER_COUNT < 32 => {
+                        block_of.run::<S, V, 8, 0, 4>(simd, places);
+                        block_of.run::<S, V, 8, 4, 4>(simd, places);
+                    }
+                    8 => block_of.run::<S, V, 8, 0, 8>(simd, places),
+                    4 => block_of.run::<S, V, 4, 0, 4>(simd, places),
+                    2 => block_of.run::<S, V, 2, 0, 2>(simd, places),
+                    _ => block_of.run::<S, V, 1, 0, 1>(simd, places),
+                }
+            }
+        }
+    }
+}
+
+/// A block of the outputs of all positions of a group.
+struct Block<'c, T> {
+    contract: &'c Contract<T>,
+    runs: &'c [u32],
+    /// By x and output.
+    weights: &'c [T],
+    bias: &'c [T],
+    /// The place of the first output.
+    out: usize,
+}
+
+impl<T: Real> Block<'_, T> {
+    /// `M` outputs from `FIRST` on in a block of `BLOCK`.
+    #[inline(always)]
+    fn run<S: Simd, const V: usize, const BLOCK: usize, const FIRST: usize, const M: usize>(
+        &self,
+        simd: S,
+        places: &mut [Numbers<T, S, V>],
+    ) {
+        let &Contract { width, depth, length, ref pieces, .. } = self.contract;
+        let bias: &[T; M] = self.bias[FIRST..FIRST + M].try_into().expect("as many");
+        for (position, runs) in self.runs.chunks_exact(depth / length).enumerate() {
+            let out = self.out + position * width + FIRST;
+            for (number, &piece) in pieces.iter().enumerate() {
+                let sum = Sum { runs, length, piece, weights: self.weights };
+                let sums = sum.of::<S, V, BLOCK, FIRST, M>(simd, places);
+                let outs: &mut [Numbers<T, S, V>; M] = (&mut places[out..out + M]).try_into().expect("as many");
+                for ((out, sums), &bias) in outs.iter_mut().zip(sums).zip(bias) {
+                    for (out, sum) in out.iter_mut().zip(sums) {
+                        let before = if number == 0 { T::splat(simd, bias) } else { *out };
+                        *out = T::plus(simd, before, sum);
                     }
                 }
-                out += width;
             }
         }
     }
@@ -166,49 +199,43 @@ struct Sum<'c, T> {
     piece: Piece,
     /// By x and output.
     weights: &'c [T],
-    /// Of the first piece, to which the others are added.
-    bias: Option<&'c [T]>,
 }
 
 impl<T: Real> Sum<'_, T> {
     /// `M` outputs from `FIRST` on in a block of `BLOCK`.
     #[inline(always)]
-    fn run<S: Simd, const V: usize, const BLOCK: usize, const FIRST: usize, const M: usize>(
+    fn of<S: Simd, const V: usize, const BLOCK: usize, const FIRST: usize, const M: usize>(
         &self,
         simd: S,
-        places: &mut [Numbers<T, S, V>],
-        out: usize,
-    ) {
+        places: &[Numbers<T, S, V>],
+    ) -> [Numbers<T, S, V>; M] {
         let Piece { first, count, from, length } = self.piece;
         let mut sums = [[T::splat(simd, T::default()); V]; M];
-        let weights = self.weights.chunks_exact(self.length * BLOCK);
-        for (&run, weights) in self.runs[first..first + count].iter().zip(weights.skip(first)) {
-            let x = &places[run as usize + from..][..length];
-            let weights = weights[from * BLOCK..].as_chunks::<BLOCK>().0;
-            for (x, weights) in x.iter().zip(weights) {
-                for (sums, &weight) in sums.iter_mut().zip(&weights[FIRST..FIRST + M]) {
+        macro_rules! add {
+            ($x:expr, $weights:expr) => {
+                for (sums, &weight) in sums.iter_mut().zip(&$weights[FIRST..FIRST + M]) {
                     let weight = T::splat(simd, weight);
-                    for (sum, &x) in sums.iter_mut().zip(x) {
+                    for (sum, &x) in sums.iter_mut().zip($x) {
                         *sum = T::times_plus(simd, weight, x, *sum);
                     }
                 }
-            }
+            };
         }
-        let outs = &mut places[out..][..M];
-        match self.bias {
-            Some(bias) => {
-                for ((out, sums), &bias) in outs.iter_mut().zip(sums).zip(&bias[FIRST..FIRST + M]) {
-                    let bias = T::splat(simd, bias);
-                    *out = sums.map(|sum| T::plus(simd, bias, sum));
+        let runs = &self.runs[first..first + count];
+        if self.length == 1 {
+            let weights = &self.weights.as_chunks::<BLOCK>().0[first..];
+            for (&run, weights) in runs.iter().zip(weights) {
+                add!(&places[run as usize], weights);
+            }
+        } else {
+            let weights = self.weights.chunks_exact(self.length * BLOCK).skip(first);
+            for (&run, weights) in runs.iter().zip(weights) {
+                let x = &places[run as usize + from..][..length];
+                for (x, weights) in x.iter().zip(weights[from * BLOCK..].as_chunks::<BLOCK>().0) {
+                    add!(x, weights);
                 }
             }
-            None => {
-                for (out, sums) in outs.iter_mut().zip(sums) {
-                    for (out, sum) in out.iter_mut().zip(sums) {
-                        *out = T::plus(simd, *out, sum);
-                    }
-                }
-            }
         }
+        sums
     }
 }

@@ -16,9 +16,12 @@ enum Source<T> {
     Register(usize),
     /// The same one for all elements.
     Number(T),
+    /// Those of the filling with this number.
+    Filling(usize),
 }
 
-/// What is put into a register before the steps.
+/// Numbers that aren't one behind the other in memory. Sums and products take them from where they are; other steps have them
+/// put into a register before.
 #[derive(Debug)]
 enum Filling<T> {
     /// The numbers at these places.
@@ -127,6 +130,22 @@ const INSTRUCTIONS: [Instruction; 43] = {
     ]
 };
 
+impl Instruction {
+    /// Whether its arguments are taken from wherever they are.
+    fn is_arithmetic(self) -> bool {
+        matches!(self, Self::Add | Self::Sub | Self::Mul)
+    }
+
+    /// How many arguments it has.
+    fn arity(self) -> usize {
+        match self {
+            Self::Select => 3,
+            _ if self as usize <= Self::Atan2 as usize => 2,
+            _ => 1,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Step<T> {
     instruction: Instruction,
@@ -139,7 +158,9 @@ struct Step<T> {
 pub(crate) struct Map<T> {
     elements: usize,
     registers: usize,
-    fillings: Vec<(usize, Filling<T>)>,
+    fillings: Vec<Filling<T>>,
+    /// The registers that are filled, and with what.
+    filled: Vec<(usize, usize)>,
     steps: Vec<Step<T>>,
 }
 
@@ -155,13 +176,17 @@ impl<T: Real> Map<T> {
         if n_operands > registers {
             return Err(wrong(&format!("{n_operands} operands are more than {registers} registers")));
         }
-        for (register, source) in sources.iter_mut().enumerate().take(n_operands) {
+        for source in sources.iter_mut().take(n_operands) {
             match words.number()? {
                 0 => *source = Source::Run(words.run(elements)?),
-                1 => fillings.push((register, Filling::Places(words.runs(elements, 1)?))),
+                1 => {
+                    *source = Source::Filling(fillings.len());
+                    fillings.push(Filling::Places(words.runs(elements, 1)?));
+                }
                 2 => {
                     let numbers = words.numbers_at(elements)?.iter().map(|&number| tables[number as usize]);
-                    fillings.push((register, Filling::Table(numbers.collect())));
+                    *source = Source::Filling(fillings.len());
+                    fillings.push(Filling::Table(numbers.collect()));
                 }
                 3 => *source = Source::Number(tables[words.numbers_at(1)?[0] as usize]),
                 kind => return Err(wrong(&format!("there is no operand of kind {kind}"))),
@@ -191,24 +216,42 @@ impl<T: Real> Map<T> {
             }
         }
         let mut steps = Vec::new();
+        let mut filled = Vec::new();
+        // In a register, if the instruction can't take it from where it is.
+        let mut argument = |instruction: Instruction, register: usize, source| match source {
+            Source::Filling(filling) if !instruction.is_arithmetic() => {
+                if !filled.contains(&(register, filling)) {
+                    filled.push((register, filling));
+                }
+                Source::Register(register)
+            }
+            source => source,
+        };
         for ((instruction, result, args), kept) in read.into_iter().zip(kept) {
-            let args = args.map(|arg| sources[arg]);
+            // Of those that it doesn't have nothing is read.
+            let mut sources_of_args = [Source::Number(T::default()); 3];
+            for (source, arg) in sources_of_args.iter_mut().zip(args).take(instruction.arity()) {
+                *source = argument(instruction, arg, sources[arg]);
+            }
+            let args = sources_of_args;
             sources[result] = kept.map_or(Source::Register(result), Source::Run);
             steps.push(Step { instruction, result: sources[result], args });
         }
         for (register, place) in copies {
-            let args = [sources[register]; 3];
+            let args = [argument(Instruction::Copy, register, sources[register]); 3];
             steps.push(Step { instruction: Instruction::Copy, result: Source::Run(place), args });
         }
         let overlap = |step: &Step<T>| {
-            step.args
-                .iter()
-                .any(|arg| matches!((step.result, *arg), (Source::Run(a), Source::Run(b)) if a.abs_diff(b) < elements))
+            let Source::Run(out) = step.result else { return false };
+            let is_in = |&place: &u32| (out..out + elements).contains(&(place as usize));
+            let is_read = |filling: &Filling<T>| matches!(filling, Filling::Places(places) if places.iter().any(is_in));
+            let is_same = |arg: &Source<T>| matches!(*arg, Source::Run(first) if first.abs_diff(out) < elements);
+            step.args.iter().any(is_same) || fillings.iter().any(is_read)
         };
         if elements > 0 && steps.iter().any(overlap) {
             return Err(wrong("a step writes where it reads"));
         }
-        Ok(Self { elements, registers, fillings, steps })
+        Ok(Self { elements, registers, fillings, filled, steps })
     }
 
     pub(super) fn registers(&self) -> usize {
@@ -239,51 +282,29 @@ impl<T: Real> Map<T> {
         let mut first = 0;
         while first < self.elements {
             let count = at_once.min(self.elements - first);
-            let (numbers, registers) = memory.split_at_mut(places * width);
-            for (register, filling) in &self.fillings {
-                let register = &mut registers[register * Self::BLOCK..][..count * width];
+            let block = Block { first, width, registers: places * width, len: count * width };
+            for &(register, filling) in &self.filled {
+                let filling = &self.fillings[filling];
                 if vectors == 1 {
-                    let register = bytemuck::cast_slice_mut::<_, Numbers<T, S, 1>>(register);
-                    filling.run(simd, first, bytemuck::cast_slice(numbers), register);
+                    block.fill::<_, _, 1>(simd, filling, register, memory);
                 } else {
-                    let register = bytemuck::cast_slice_mut::<_, Numbers<T, S, 2>>(register);
-                    filling.run(simd, first, bytemuck::cast_slice(numbers), register);
+                    block.fill::<_, _, 2>(simd, filling, register, memory);
                 }
             }
-            let block = Block { first, width, registers: places * width, len: count * width };
             for step in &self.steps {
-                if size_of::<S::f64s>() >= LONG {
+                if step.args[..2].iter().any(|arg| matches!(arg, Source::Filling(_))) {
+                    if vectors == 1 {
+                        block.compute::<_, _, 1>(simd, step, &self.fillings, memory);
+                    } else {
+                        block.compute::<_, _, 2>(simd, step, &self.fillings, memory);
+                    }
+                } else if size_of::<S::f64s>() >= LONG {
                     step.run::<true>(memory, block);
                 } else {
                     step.run::<false>(memory, block);
                 }
             }
             first += count;
-        }
-    }
-}
-
-impl<T: Real> Filling<T> {
-    #[inline(always)]
-    fn run<S: Simd, const V: usize>(
-        &self,
-        simd: S,
-        first: usize,
-        numbers: &[Numbers<T, S, V>],
-        register: &mut [Numbers<T, S, V>],
-    ) {
-        let rows = register.iter_mut();
-        match self {
-            Self::Places(places) => {
-                for (row, &place) in rows.zip(&places[first..]) {
-                    *row = numbers[place as usize];
-                }
-            }
-            Self::Table(table) => {
-                for (row, &number) in rows.zip(&table[first..]) {
-                    *row = [T::splat(simd, number); V];
-                }
-            }
         }
     }
 }
@@ -304,7 +325,120 @@ impl Block {
         match source {
             Source::Run(place) => (place + self.first) * self.width,
             Source::Register(register) => self.registers + register * Map::<T>::BLOCK,
-            Source::Number(_) => 0,
+            Source::Number(_) | Source::Filling(_) => 0,
+        }
+    }
+
+    /// Puts numbers into a register.
+    #[inline(always)]
+    fn fill<T: Real, S: Simd, const V: usize>(self, simd: S, filling: &Filling<T>, register: usize, memory: &mut [T]) {
+        let start = self.start::<T>(Source::Register(register));
+        let (numbers, rest) = memory.split_at_mut(start);
+        let numbers = rows::<T, S, V>(numbers);
+        let rows = rows_mut::<T, S, V>(&mut rest[..self.len]).iter_mut();
+        match filling {
+            Filling::Places(places) => {
+                for (row, &place) in rows.zip(&places[self.first..]) {
+                    *row = numbers[place as usize];
+                }
+            }
+            Filling::Table(table) => {
+                for (row, &number) in rows.zip(&table[self.first..]) {
+                    *row = [T::splat(simd, number); V];
+                }
+            }
+        }
+    }
+
+    /// A sum, a difference or a product, with fillings.
+    #[inline(always)]
+    fn compute<T: Real, S: Simd, const V: usize>(
+        self,
+        simd: S,
+        step: &Step<T>,
+        fillings: &[Filling<T>],
+        memory: &mut [T],
+    ) {
+        let start = self.start(step.result);
+        let (before, rest) = memory.split_at_mut(start);
+        let (out, behind) = rest.split_at_mut(self.len);
+        let around = Around { before: rows::<T, S, V>(before), behind: rows(behind), out: out.len() / self.width };
+        let out = rows_mut::<T, S, V>(out);
+        let args = [0, 1].map(|number| match step.args[number] {
+            Source::Number(number) => Row::All(number),
+            Source::Filling(filling) => match &fillings[filling] {
+                Filling::Places(places) => Row::Places(&places[self.first..]),
+                Filling::Table(table) => Row::Table(&table[self.first..]),
+            },
+            source => Row::From(self.start(source) / self.width),
+        });
+        macro_rules! each {
+            ($operation:expr) => {
+                for (element, out) in out.iter_mut().enumerate() {
+                    let (a, b) = (args[0].get(simd, &around, element), args[1].get(simd, &around, element));
+                    for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+                        *out = $operation(a, b);
+                    }
+                }
+            };
+        }
+        match step.instruction {
+            Instruction::Add => each!(|a, b| T::plus(simd, a, b)),
+            Instruction::Sub => each!(|a, b| T::plus(simd, a, T::negated(simd, b))),
+            _ => each!(|a, b| T::times(simd, a, b)),
+        }
+    }
+}
+
+#[inline(always)]
+fn rows<T: Real, S: Simd, const V: usize>(numbers: &[T]) -> &[Numbers<T, S, V>] {
+    bytemuck::cast_slice::<T, T::Vector<S>>(numbers).as_chunks().0
+}
+
+#[inline(always)]
+fn rows_mut<T: Real, S: Simd, const V: usize>(numbers: &mut [T]) -> &mut [Numbers<T, S, V>] {
+    bytemuck::cast_slice_mut::<T, T::Vector<S>>(numbers).as_chunks_mut().0
+}
+
+/// Where the numbers of each element of a block are.
+#[derive(Clone, Copy)]
+enum Row<'m, T> {
+    /// From this place on.
+    From(usize),
+    Places(&'m [u32]),
+    Table(&'m [T]),
+    All(T),
+}
+
+/// Memory but for where a result goes.
+struct Around<'m, N> {
+    before: &'m [N],
+    behind: &'m [N],
+    /// How many places there are in between.
+    out: usize,
+}
+
+impl<N: Copy> Around<'_, N> {
+    #[inline(always)]
+    fn at(&self, place: usize) -> N {
+        if place < self.before.len() { self.before[place] } else { self.behind[place - self.before.len() - self.out] }
+    }
+}
+
+impl<T: Real> Row<'_, T> {
+    /// The numbers of an element.
+    #[inline(always)]
+    fn get<S: Simd, const V: usize>(
+        self,
+        simd: S,
+        around: &Around<Numbers<T, S, V>>,
+        element: usize,
+    ) -> Numbers<T, S, V> {
+        match self {
+            Self::From(first) => around.at(first + element),
+            Self::Places(places) => around.at(places[element] as usize),
+            Self::Table(table) => [T::splat(simd, table[element]); V],
+            Self::All(number) => [T::splat(simd, number); V],
         }
     }
 }
@@ -330,6 +464,8 @@ impl<T: Real> Step<T> {
         let (out, behind) = rest.split_at_mut(block.len);
         let arg = |number: usize| match args[number] {
             Source::Number(number) => Arg::All(number),
+            // Not here: see `Block::compute`.
+            Source::Filling(_) => Arg::All(zero),
             source => {
                 let first = block.start(source);
                 let numbers = if first < start { &before[first..] } else { &behind[first - start - block.len..] };
