@@ -12,6 +12,9 @@ from netket.utils.group import Permutation, PermutationGroup
 
 from ferroket.models import SlaterJastrow
 
+_SMALL = nn.initializers.normal(0.02)
+"""For complex parameters: gelu has poles away from the real axis."""
+
 
 class MLP(nn.Module):
     """Dense layers with GELUs between them."""
@@ -39,6 +42,8 @@ class ResCNN(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         """Gives ln ψ of configurations ``(n, N)``."""
         convolution = partial(nn.Conv, kernel_size=(3, 3), padding="CIRCULAR", param_dtype=self.dtype)
+        if jnp.issubdtype(self.dtype, complex):
+            convolution = partial(convolution, kernel_init=_SMALL)
         x = _on_lattice(x, self.shape, self.species)
         x = convolution(self.features)(x)
         for _ in range(self.blocks):
@@ -85,6 +90,11 @@ def gcnn(shape: tuple[int, int], species: int = 1) -> Any:
     return nk.models.GCNN(symmetries=group, layers=2, features=4, mode="irreps", param_dtype=float)
 
 
+def complex_mlp() -> Any:
+    """NetKet's MLP with complex parameters."""
+    return nk.models.MLP(hidden_dims=(100, 200, 200), param_dtype=complex, kernel_init=_SMALL)
+
+
 ONE_LAYER = "one hidden layer"
 
 
@@ -101,7 +111,7 @@ def networks(shape: tuple[int, int], species: int) -> dict[str, Any]:
         found |= {
             "ResCNN, 16 features": ResCNN(shape, features=16, blocks=4),
             "ViT, 32 features, 4 layers": ViT(shape, features=32, layers=4),
-            "complex MLP": nk.models.MLP(hidden_dims=(100, 200, 200), param_dtype=complex),
+            "complex MLP": complex_mlp(),
             "complex ResCNN": ResCNN(shape, dtype=complex),
         }
     return found

@@ -41,7 +41,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], float | None]] = {
     "GCNN with the point group, by Fourier transforms": (partial(_gcnn, True, "fft"), None),
     "ViT, 16 features": (partial(models.ViT, _SHAPE), None),
     "ViT, 32 features, 4 layers": (partial(models.ViT, _SHAPE, features=32, layers=4), None),
-    "complex MLP": (lambda: nk.models.MLP(hidden_dims=(100, 200, 200), param_dtype=complex), None),
+    "complex MLP": (models.complex_mlp, None),
     "complex ResCNN": (partial(models.ResCNN, _SHAPE, dtype=complex), None),
 }
 

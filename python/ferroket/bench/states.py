@@ -143,14 +143,7 @@ NETWORKS = {
     "Heisenberg chain 60, RBMSymm α=3": Case(
         partial(heisenberg, (60,), total_sz=0), partial(_exchange, shape=(60,)), _symmetric, 20, 12, samples=2000
     ),
-    "Heisenberg 10×10, complex MLP": Case(
-        _spins,
-        _seldom,
-        lambda: nk.models.MLP(hidden_dims=(100, 200, 200), param_dtype=complex),
-        4,
-        10,
-        samples=512,
-    ),
+    "Heisenberg 10×10, complex MLP": Case(_spins, _seldom, models.complex_mlp, 4, 10, samples=512),
     "Heisenberg 10×10, complex ResCNN": Case(
         _spins, _seldom, partial(models.ResCNN, SPINS, dtype=complex), 4, 10, samples=512
     ),
