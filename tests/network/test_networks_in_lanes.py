@@ -174,6 +174,7 @@ EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
         (2 * (x > 1).astype(np.int8) - 1) * x
         + ((x > 1) * 3 + jnp.cumsum(x > 1)).max()
         + (x > 0.5).sum() * (x > 1).sum()
+        + jnp.stack(jnp.split((x > 1) * 3, 3)).sum()
     ),
     "any and all": lambda x: jnp.where((x > 1).any() | (x < 0.5).all(), x, 2 * x[::-1]),
     "padding with numbers": lambda x: (

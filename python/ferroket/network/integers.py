@@ -9,21 +9,10 @@ import numpy as np
 
 _OF_SIGNS = ("bitcast_convert_type", "shift_right_arithmetic", "sign")
 """Of the bits of a number there is only the sign."""
-_KEEPING = {
-    *("abs", "neg", "max", "min", "clamp", "select_n", "reduce_max", "reduce_min", "convert_element_type", "copy"),
-    *(
-        "broadcast_in_dim",
-        "concatenate",
-        "expand_dims",
-        "gather",
-        "pad",
-        "reshape",
-        "rev",
-        "slice",
-        "squeeze",
-        "transpose",
-    ),
-}
+_CHOSEN = ("max", "min", "clamp", "select_n", "reduce_max", "reduce_min", "abs", "neg", "convert_element_type", "copy")
+_ORDERED = ("broadcast_in_dim", "expand_dims", "squeeze", "reshape", "transpose", "rev", "optimization_barrier")
+_PICKED = ("concatenate", "gather", "pad", "slice", "split", "stack", "tile", "unstack")
+_KEEPING = {*_CHOSEN, *_ORDERED, *_PICKED}
 
 
 def largest(eqn: Any, operands: Sequence[float]) -> float:
