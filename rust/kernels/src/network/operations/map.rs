@@ -350,6 +350,18 @@ impl Block {
         }
     }
 
+    #[inline(always)]
+    fn row<T: Real>(self, source: Source<T>, fillings: &[Filling<T>]) -> Row<'_, T> {
+        match source {
+            Source::Number(number) => Row::All(number),
+            Source::Filling(filling) => match &fillings[filling] {
+                Filling::Places(places) => Row::Places(&places[self.first..]),
+                Filling::Table(table) => Row::Table(&table[self.first..]),
+            },
+            Source::Run(_) | Source::Register(_) => Row::From(self.start(source) / self.width),
+        }
+    }
+
     /// A sum, a difference or a product, with fillings.
     #[inline(always)]
     fn compute<T: Real, S: Simd, const V: usize>(
@@ -364,18 +376,12 @@ impl Block {
         let (out, behind) = rest.split_at_mut(self.len);
         let around = Around { before: rows::<T, S, V>(before), behind: rows(behind), out: out.len() / self.width };
         let out = rows_mut::<T, S, V>(out);
-        let args = [0, 1].map(|number| match step.args[number] {
-            Source::Number(number) => Row::All(number),
-            Source::Filling(filling) => match &fillings[filling] {
-                Filling::Places(places) => Row::Places(&places[self.first..]),
-                Filling::Table(table) => Row::Table(&table[self.first..]),
-            },
-            source => Row::From(self.start(source) / self.width),
-        });
+        let [first, second, _] = step.args;
+        let (first, second) = (self.row(first, fillings), self.row(second, fillings));
         macro_rules! each {
             ($operation:expr) => {
                 for (element, out) in out.iter_mut().enumerate() {
-                    let (a, b) = (args[0].get(simd, &around, element), args[1].get(simd, &around, element));
+                    let (a, b) = (first.get(simd, &around, element), second.get(simd, &around, element));
                     for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
                         *out = $operation(a, b);
                     }

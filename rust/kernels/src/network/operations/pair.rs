@@ -100,7 +100,10 @@ fn sums<T: Real, S: Simd, const V: usize, const R: usize, const C: usize>(
     let x: [usize; R] = std::array::from_fn(|row| x[row] as usize);
     let y: [usize; C] = std::array::from_fn(|column| y[column] as usize);
     for k in 0..depth {
-        let of_columns = y.map(|first| places[first + k * step_of_y]);
+        let mut of_columns = [[T::splat(simd, T::default()); V]; C];
+        for (of_column, first) in of_columns.iter_mut().zip(y) {
+            *of_column = places[first + k * step_of_y];
+        }
         for (sums, first) in sums.iter_mut().zip(x) {
             let x = places[first + k * step_of_x];
             for (sums, y) in sums.iter_mut().zip(&of_columns) {
