@@ -283,6 +283,21 @@ def test_infinite_terms_of_a_cumulative_sum() -> None:
     compare(log_psi, jnp.ones(()), numbers(3, ROWS, 6))
 
 
+def test_angles_of_any_size() -> None:
+    """Large ones don't change what is beside them."""
+    inputs = np.linspace(0.1, 3.0, 64)[:, None]
+    inputs[::4] *= 1e8
+
+    def log_psi(w: Any, x: Any) -> Any:
+        return w * (jnp.sin(x[0]) + jnp.cos(2 * x[0]))
+
+    compare(log_psi, jnp.ones(()), jnp.asarray(inputs), 1e-14)
+    program = read(log_psi, jnp.ones(()), inputs[0])
+    tables = program.tables(jnp.ones(()))
+    together, *alone = (network(rows, program.words, tables, 1) for rows in (inputs, *inputs[:, None]))
+    np.testing.assert_array_equal(np.concatenate(alone), together)
+
+
 @checks(20)
 @given(data=st.data())
 def test_products_with_parameters(data: st.DataObject) -> None:

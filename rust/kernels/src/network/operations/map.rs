@@ -542,19 +542,13 @@ impl<T: Real> Step<T> {
             I::ExpM1 => of_one!(x => T::exp::<FUSED>(x) - T::ONE),
             I::Ln => of_one!(x => T::ln::<FUSED>(x)),
             I::Ln1p => of_one!(x => T::ln_1p::<FUSED>(x)),
-            I::Sin | I::Cos => {
-                let is_sin = matches!(*instruction, I::Sin);
-                let limit = T::nearest(*T::ANGLES.end());
-                let is_small = match arg(0) {
-                    Arg::Each(angles) => angles.iter().all(|&x| T::abs(x) <= limit),
-                    Arg::All(_) => false,
-                };
-                match (is_small, is_sin) {
-                    (true, true) => of_one!(x => T::sin_cos(x).0),
-                    (true, false) => of_one!(x => T::sin_cos(x).1),
-                    (false, true) => of_one!(x => T::sin_cos_of_any(x).0),
-                    (false, false) => of_one!(x => T::sin_cos_of_any(x).1),
-                }
+            I::Sin => {
+                of_one!(x => T::sin_cos(x).0);
+                of_large_angles(out, arg(0), |x| T::sin_cos_of_any(x).0);
+            }
+            I::Cos => {
+                of_one!(x => T::sin_cos(x).1);
+                of_large_angles(out, arg(0), |x| T::sin_cos_of_any(x).1);
             }
             I::Sinh => of_one!(x => T::cosh_sinh(x).1),
             I::Cosh => of_one!(x => T::cosh_sinh(x).0),
@@ -570,6 +564,27 @@ impl<T: Real> Step<T> {
             I::Selu => of_one!(x => functions::selu::<T, FUSED>(x)),
             I::Copy => of_one!(x => x),
         }
+    }
+}
+
+/// Writes a function of the angles that are too large for [`Functions::sin_cos`](crate::numbers::Functions::sin_cos).
+#[inline(always)]
+fn of_large_angles<T: Real>(out: &mut [T], angles: Arg<T>, function: impl Fn(T) -> T) {
+    let limit = T::nearest(*T::ANGLES.end());
+    match angles {
+        Arg::Each(angles) => {
+            // Most often there are none.
+            if angles.iter().all(|&x| T::abs(x) <= limit) {
+                return;
+            }
+            for (out, &x) in out.iter_mut().zip(angles) {
+                if T::abs(x) > limit {
+                    *out = function(x);
+                }
+            }
+        }
+        Arg::All(x) if T::abs(x) > limit => out.fill(function(x)),
+        Arg::All(_) => {}
     }
 }
 
