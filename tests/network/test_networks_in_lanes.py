@@ -51,6 +51,11 @@ def numbers(seed: int, *shape: int, dtype: Any = float) -> jax.Array:
     return made
 
 
+def bits(x: jax.Array) -> jax.Array:
+    made: jax.Array = jax.lax.bitcast_convert_type(x, {4: np.int32, 8: np.int64}[x.dtype.itemsize])
+    return made
+
+
 class Attention(nn.Module):
     """A vision transformer's block, of whatever numbers."""
 
@@ -176,6 +181,7 @@ EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
         + (x > 0.5).sum() * (x > 1).sum()
         + jnp.stack(jnp.split((x > 1) * 3, 3)).sum()
     ),
+    "sign of bits": lambda x: (bits(x - 1) >> 8 * x.dtype.itemsize - 1) * x + jnp.signbit(1 - x),
     "any and all": lambda x: jnp.where((x > 1).any() | (x < 0.5).all(), x, 2 * x[::-1]),
     "padding with numbers": lambda x: (
         jnp.pad(x[1:], (1, 2), constant_values=1.5) + jnp.pad(x[1:], (1, 2), constant_values=x[0])
@@ -343,6 +349,8 @@ def test_products_with_parameters(data: st.DataObject) -> None:
         (lambda w, x: (-(x > 0).astype(np.int8)).astype(np.uint8).sum() * w[0], "it makes integers without a sign"),
         (lambda w, x: ((x > 0).astype(np.int8) * np.int8(100) * np.int8(3)).sum() * w[0], "int8 may be too large"),
         (lambda w, x: ((x > 0).astype(np.int32) * 2**30 * (x > 1) + 2**30).sum() * w[0], "int32 may be too large"),
+        (lambda w, x: (bits(x) < 0).sum() * w[0], "it has the bits of numbers"),
+        (lambda w, x: (bits(x) >> 7).sum() * w[0], "it shifts the bits of numbers"),
         (lambda w, x: jax.lax.reduce_precision(x, 8, 7).sum(), "the kernels have no 'reduce_precision'"),
         (lambda w, x: w[x].sum(), "reading it ends in TypeError: Indexer must have integer or boolean type"),
         (lambda w, x: (x @ w).astype(np.float32), "it has numbers of float32 among those of float64"),

@@ -171,6 +171,8 @@ class Reader:
         # What is in memory already isn't computed again.
         known: dict[int, Expression] = {}
         order = _needed(results)
+        if any(expression.name == "bits" for expression in order):
+            raise UnreadableError("it has the bits of numbers")
         for expression in order:
             if expression.args and (id(expression), size) in self.written:
                 known[id(expression)] = self.expressions.elements(self.written[id(expression), size])
@@ -425,18 +427,20 @@ def _real_dtype(dtype: Any) -> Any:
 
 
 def _bits(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
-    """The bits of numbers, of which only the first one may be asked for: the sign."""
-    return [Value(inputs[0].shape, (reader.expressions.of("signbit", *inputs[0].parts),))]
+    """The bits of numbers, which the kernels have no instruction for: only their sign may be asked for."""
+    return [Value(inputs[0].shape, (reader.expressions.of("bits", *inputs[0].parts),))]
 
 
 def _shift(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    """The sign of bits: all ones, which is -1, or zeros."""
     places = reader.constant(inputs[1]) if not isinstance(inputs[1], Value) else None
-    value = inputs[0]
-    bits = 8 * eqn.outvars[0].aval.dtype.itemsize
-    is_sign = isinstance(value, Value) and value.parts[0].name == "signbit"
-    if not is_sign or places is None or not (places == bits - 1).all():
+    value, dtype = inputs[0], eqn.outvars[0].aval.dtype
+    is_of_bits = isinstance(value, Value) and value.parts[0].name == "bits"
+    is_sign = places is not None and bool((places == 8 * dtype.itemsize - 1).all())
+    if not is_of_bits or not is_sign or not jnp.issubdtype(dtype, jnp.signedinteger):
         raise UnreadableError("it shifts the bits of numbers")
-    return [value]
+    e = reader.expressions
+    return [Value(value.shape, (e.of("neg", e.of("signbit", *value.parts[0].args)),))]
 
 
 def _move(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
