@@ -97,7 +97,8 @@ mod imp {
     /// Milliseconds from the end of a process's beacon to its own.
     const DYING: c_int = 1000;
     /// By how much an abort counts as later than it was, so that clocks of nodes which differ don't make it the cause of
-    /// what it came of. What comes of it comes later than that, since the rank waits before it dies.
+    /// what it came of. What comes of it comes later than that, since the rank waits before it dies. Meanwhile the launcher
+    /// forwards what the rank has written, so that the message doesn't cut a line of it in two.
     const AFTER_ITS_CAUSE: Duration = Duration::from_millis(100);
 
     fn checked(code: c_int) -> io::Result<c_int> {
@@ -370,23 +371,24 @@ mod imp {
             if !self.has_told && self.ending.is_none() {
                 let message = describe(rank, self.oom_kills);
                 let at = (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + later).as_millis() as u64;
-                self.suspect(at, message, true);
+                self.suspect(at, message, Some(later));
             }
             self.ending.get_or_insert_with(Instant::now);
             self.act();
         }
 
-        /// What is known of the first rank that was lost, unless something earlier is known.
-        fn suspect(&mut self, at: u64, message: String, is_own: bool) {
+        /// What is known of the first rank that was lost, unless something earlier is known. One of this node is said after
+        /// the pause at the soonest.
+        fn suspect(&mut self, at: u64, message: String, pause: Option<Duration>) {
             if self.cause.as_ref().is_some_and(|known| known.at <= at) {
                 return;
             }
             let patience = if self.relay.is_center() {
                 ORDERING
-            } else if is_own && self.relay.tell(&News::Lost(at, message.clone())) {
+            } else if pause.is_some() && self.relay.tell(&News::Lost(at, message.clone())) {
                 FIRST_WORD
             } else {
-                Duration::ZERO
+                pause.unwrap_or_default()
             };
             let until = self.cause.take().map_or_else(|| Instant::now() + patience, |known| known.until);
             self.cause = Some(Cause { at, message, until });
@@ -397,7 +399,7 @@ mod imp {
             match news {
                 News::Told if self.relay.is_center() => self.told(), // the others, too
                 News::Told => (self.has_told, self.cause) = (true, None),
-                News::Lost(at, message) if self.relay.is_center() && !self.has_told => self.suspect(at, message, false),
+                News::Lost(at, message) if self.relay.is_center() && !self.has_told => self.suspect(at, message, None),
                 News::Lost(..) => {}
             }
             self.ending.get_or_insert_with(Instant::now);
