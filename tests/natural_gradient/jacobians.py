@@ -10,7 +10,7 @@ import netket.jax as nkjax
 import numpy as np
 
 from ferroket.natural_gradient.gram import gram
-from ferroket.natural_gradient.log_derivatives import LogDerivatives, log_derivatives
+from ferroket.natural_gradient.log_derivatives import LogDerivatives, by_xla, log_derivatives
 from ferroket.natural_gradient.structure import Network, read
 
 LogPsi = Callable[[Any, jax.Array], jax.Array]
@@ -98,23 +98,26 @@ def compare(
     def evaluate(variables: Any, vector: Any, weights: jax.Array, samples: jax.Array) -> Any:
         parameters = variables["params"]
         network = read(log_psi, parameters, state, samples[0])
-        made = log_derivatives(network, mode, chunk_size, jax.tree.leaves(parameters), state, samples)
+        subject = network, mode, chunk_size, jax.tree.leaves(parameters), state, samples
+        made, of_xla = log_derivatives(*subject), by_xla(*subject)
         if made.is_holomorphic:
             weights = weights[:, :1] + 1j * weights[:, 1:]
         elif network.is_real:
             weights = weights[:, :1]
-        results = made.dense(), made.dot(jax.tree.leaves(vector)), made.adjoint_dot(weights), gram(made, made)
+        results = made.dense(), of_xla.dense(), made.dot(jax.tree.leaves(vector)), made.adjoint_dot(weights)
         leaves = jax.tree.leaves(parameters)
         taps = [jnp.zeros((*product.lengths, *product.y.shape), product.y.dtype) for product in network.products]
         values = jax.vmap(lambda x: network(taps, leaves, state, x)[0])(samples)
         return (
             made,
-            (values, *results),
+            (values, *results, gram(made, made)),
             log_psi(variables, samples),
             by_jacobian(log_psi, variables, samples, mode, jacobian),
         )
 
-    made, (values, rows, along, back, matrix), log_values, expected = evaluate(variables, vector, weights, samples)
+    made, (values, rows, of_xla, along, back, matrix), log_values, expected = evaluate(
+        variables, vector, weights, samples
+    )
     close(values, log_values, rtol)
     assert values.dtype == log_values.dtype
     is_complex = made.is_holomorphic
@@ -124,9 +127,10 @@ def compare(
     found = Found(made, names(parameters))
     assert sorted([*found.factors, *found.biases, *found.pairs, *found.rows]) == sorted(found.names)
 
-    for leaf, a, b in zip(jax.tree.leaves(parameters), rows, expected, strict=True):
-        close(jnp.concatenate([a, -1j * a], axis=1) if is_complex else a, b, rtol)
-        assert a.dtype == leaf.dtype
+    for leaf, *both, b in zip(jax.tree.leaves(parameters), rows, of_xla, expected, strict=True):
+        for a in both:
+            close(jnp.concatenate([a, -1j * a], axis=1) if is_complex else a, b, rtol)
+            assert a.dtype == leaf.dtype
     leaves = zip(expected, jax.tree.leaves(vector), strict=True)
     change = sum(jnp.tensordot(b, v, v.ndim).real for b, v in leaves)
     close(jnp.concatenate([along.real, along.imag], axis=1) if is_complex else along, change, rtol)

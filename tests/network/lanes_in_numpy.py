@@ -8,7 +8,7 @@ _ARGUMENTS = 3
 
 
 def evaluate(words: np.ndarray, tables: np.ndarray, inputs: np.ndarray) -> np.ndarray:
-    """ln ψ of inputs ``(C, H)``, as ``(C, parts)``."""
+    """The results for inputs ``(C, H)``, one behind the other."""
     stream = iter(words.tolist())
 
     def take(count: int | None = None) -> np.ndarray | int:
@@ -30,11 +30,9 @@ def evaluate(words: np.ndarray, tables: np.ndarray, inputs: np.ndarray) -> np.nd
             weights = tables[offset : offset + groups * depth * width].reshape(groups, depth, width)
             made = bias[..., None] + np.einsum("gpjc,gjm->gpmc", memory[places], weights)
         elif code == 1:
-            batch, left, right, depth, *steps, out = (take() for _ in range(7))
-            of_left, of_right = (
-                take(batch * n).reshape(batch, n, 1) + step * np.arange(depth)
-                for n, step in zip((left, right), steps, strict=True)
-            )
+            batch, left, right, depth, step, out = (take() for _ in range(6))
+            of_left = take(batch * left * depth).reshape(batch, left, depth)
+            of_right = take(batch * right).reshape(batch, right, 1) + step * np.arange(depth)
             made = np.einsum("bikc,bjkc->bijc", memory[of_left], memory[of_right])
         elif code == 2:
             rows, depth, kind, out = (take() for _ in range(4))

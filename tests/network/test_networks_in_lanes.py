@@ -18,7 +18,7 @@ import ferroket as fk
 from ferroket.bench import models
 from ferroket.ffi import network
 from ferroket.models.pairs import sum_over_pairs
-from ferroket.network import UnreadableError, read, structure
+from ferroket.network import UnreadableError, read, read_several, structure
 from ferroket.network.numbers import FUNCTIONS, INSTRUCTIONS
 from generated_operators import checks
 
@@ -35,10 +35,10 @@ def compare(function: Callable[..., Any], variables: Any, inputs: Any, tolerance
     tables = jax.jit(program.tables)(variables)
     expected = np.asarray(jax.jit(jax.vmap(function, (None, 0)))(variables, inputs))
     twin = evaluate(program.words, np.asarray(tables), np.asarray(inputs))
-    kernels = np.asarray(network(inputs, program.words, tables, 1 + program.is_complex))
+    kernels = np.asarray(network(inputs, program.words, tables, program.results))
     for found in (twin, kernels):
-        value = found[:, 0] + (1j * found[:, 1] if program.is_complex else 0)
-        assert np.iscomplexobj(expected) == program.is_complex
+        assert found.shape == (len(inputs), 1 + np.iscomplexobj(expected))
+        value = found[:, 0] + (1j * found[:, 1] if found.shape[1] > 1 else 0)
         np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
     # A configuration is the same to the bit beside whichever others it is.
     np.testing.assert_array_equal(
@@ -329,6 +329,55 @@ def test_products_with_parameters(data: st.DataObject) -> None:
         return (jnp.einsum(subscripts, a, b).ravel() * scale).sum()
 
     compare(function, (weights, scale), numbers(3, 7, sum(counts)), 1e-11)
+
+
+def _of_several_shapes(w: Any, x: Any) -> Any:
+    """Results that depend on parameters alone, on the configuration, or on nothing; each place of x twice or never."""
+    y = jnp.tanh(x[:12].reshape(3, 4) @ w["real"])
+    back = jnp.zeros((5, 2)).at[np.array([0, 3, 3, 3, 7]), np.array([1, 0, 0, 1, 0])].add(x[:5] * w["real"].sum())
+    more = (w["real"][:1, 0] * jnp.ones(4)).at[np.array([2, 2, 0])].add(y.sum(axis=1))
+    z = y * w["complex"][:2]
+    return {"y": y, "back": [back, more], "z": (z, z.sum()), "alone": (w["complex"] ** 2, jnp.arange(3.0)), "x": x[2]}
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float64])
+def test_results_of_several_shapes(dtype: Any) -> None:
+    variables = {"real": numbers(1, 4, 2), "complex": numbers(2, 3, dtype=complex)}
+    x = (3 * numbers(3, ROWS, 16)).astype(dtype)
+
+    def function(variables: Any, x: Any) -> Any:
+        return _of_several_shapes(variables, x.astype(float))
+
+    program = read_several(function, variables, x[0], np.float64)
+    expected = jax.vmap(function, (None, 0))(variables, x)
+    found = jax.jit(program)(variables, x)
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-13)
+    words, tables = program.program.operands(variables)
+    twin = evaluate(words, np.asarray(tables), np.asarray(x, float))
+    kernels = network(x.astype(float), words, tables, program.program.results)
+    np.testing.assert_allclose(kernels, twin, rtol=1e-13, atol=1e-13)
+
+
+@checks(20)
+@given(data=st.data())
+def test_elements_that_are_added_to_others(data: st.DataObject) -> None:
+    """The backward pass of a gather, out of bounds as well."""
+    shape = tuple(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3), "shape"))
+    axis = data.draw(st.integers(0, len(shape) - 1), "axis")
+    picked = np.array(data.draw(st.lists(st.integers(-6, 6), min_size=1, max_size=7), "places"))
+    mode = data.draw(st.sampled_from(["fill", "clip", "wrap"]))
+    w = numbers(5, *np.take(np.empty(shape), picked % shape[axis], axis).shape)
+
+    def function(w: Any, x: Any) -> Any:
+        def taken(y: Any) -> Any:
+            return (jnp.take(y, picked, axis, mode=mode, fill_value=0.0) * w * jnp.cos(x[0])).sum()
+
+        return (jax.grad(taken)(x.reshape(shape)) * jnp.sin(x).reshape(shape)).sum()
+
+    compare(function, w, numbers(6, 7, int(np.prod(shape))), 1e-11)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,15 @@ from netket.vqs import FullSumState
 
 from ferroket._compat.netket import is_sr_driver, log_psi_of, solver_of
 from ferroket.natural_gradient import memory, patching
-from ferroket.natural_gradient.gram import cost_of
-from ferroket.natural_gradient.log_derivatives import LogDerivatives, components, is_complex, leaves_of, samples_at_once
+from ferroket.natural_gradient.gram import cost
+from ferroket.natural_gradient.log_derivatives import (
+    LogDerivatives,
+    components,
+    in_lanes,
+    is_complex,
+    leaves_of,
+    samples_at_once,
+)
 from ferroket.natural_gradient.solve import in_words, splits_reason
 from ferroket.natural_gradient.structure import read
 from ferroket.network import Plan
@@ -76,11 +83,15 @@ def explain(driver: Any) -> Plan:
     reasons = [f"{layer.name} has rows of its own, since {layer.found}" for layer in slow]
     if mode == "complex" and splits and read(*subject[:3], few[0]).is_holomorphic:
         reasons.insert(0, f"the network is holomorphic, but {splits}: the matrix is real and has twice the rows")
+    lanes, of_device = in_lanes(of_sample.network, mode), -(-n_samples // jax.device_count())
     return replace(
         found,
         kernel=f"{'no Jacobian' if driver.use_ntk else 'the Jacobian is made of them'}; {matrix}",
         reasons=reasons,
-        chunk_size=samples_at_once(of_sample.network, -(-n_samples // jax.device_count()), driver.chunk_size_bwd),
+        derivatives=f"XLA differentiates it: {lanes}" if isinstance(lanes, str) else f"differentiated {lanes.program}",
+        chunk_size=samples_at_once(of_sample.network, of_device, driver.chunk_size_bwd)
+        if isinstance(lanes, str)
+        else None,
         layers=layers,
         matrix=matrix,
         solver=in_words(solver, side),
@@ -112,15 +123,17 @@ def layers_of(of_sample: LogDerivatives, n_samples: int, n_components: int, n_un
         elif place in of_sample.pairs:
             made = of_sample.pairs[place]
             form, found, flops = "closed form", "products of pairs of sites", 2 * n_samples**2 * made.x.shape[1]
-        elif place in of_sample.factors:
-            made = of_sample.factors[place]
-            cost, (_, n_in, n_out), n_parts = cost_of(made, n_samples), made.product.sizes, made.product.n_parts
-            form = "rows of factors" if cost.prefers_rows else "factors"
-            flops = weight * n_samples * (cost.by_rows if cost.prefers_rows else cost.by_factors)
-            n_positions = sum(product.n_positions for product in products)
+        elif products and not users and len({product.layout for product in products}) == 1:
+            factors, n_positions = of_sample.factors.get(place), sum(product.n_positions for product in products)
+            n_parts, (_, n_in, n_out) = products[0].n_parts, products[0].sizes
+            more = 1 if factors is not None and factors.bias is not None else 0
+            of_matrix = cost(n_samples, n_components, (n_parts, n_positions, n_in + more, n_out))
+            made = made if factors is None else factors
+            form = "rows of factors" if factors is None or of_matrix.prefers_rows else "factors"
+            flops = weight * n_samples * (of_matrix.by_factors if form == "factors" else of_matrix.by_rows)
             found = f"a product with {_count(n_in, 'input')} and {_count(n_out, 'output')}"
             found += f" at {_count(n_positions, 'position')}" + (f", in {n_parts} parts" if n_parts > 1 else "")
-            if made.product.is_determinant:
+            if products[0].is_determinant:
                 found = f"orbitals of {_count(n_parts * n_positions, 'determinant')}"
         n_bytes = n_samples * memory.bytes_of(made)
         if n_unknowns is not None:

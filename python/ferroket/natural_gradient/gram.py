@@ -85,7 +85,12 @@ class Cost:
 def cost_of(factors: Factors, n_samples: int) -> Cost:
     """What the factors of one parameter cost, those of some samples or their shapes, with so many samples in all."""
     _, n_components, parts, positions, n_out = factors.delta.shape
-    n_in = factors.x.shape[-1]
+    return cost(n_samples, n_components, (parts, positions, factors.x.shape[-1], n_out))
+
+
+def cost(n_samples: int, n_components: int, sizes: tuple[int, int, int, int]) -> Cost:
+    """What a parameter costs by B, P, I and O."""
+    parts, positions, n_in, n_out = sizes
     by_factors = n_samples * parts * positions**2 * (n_in + n_components**2 * (n_out + 2))
     by_rows = (n_samples * n_components + 2 * positions) * n_components * parts * n_in * n_out
     return Cost(by_factors, by_rows)

@@ -8,7 +8,7 @@ one ∂f/∂Re θ − i ∂f/∂Im θ. A holomorphic ln ψ has one complex row, 
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from ferroket._compat.sharding import shape_of, varying_as
 from ferroket.natural_gradient.pairs import Pairs
 from ferroket.natural_gradient.structure import Network, Product
+from ferroket.network import Several, UnreadableError, read_several
 
 MEMORY = 1 << 28
 """How many bytes the activations of the samples that are differentiated at once may take, and the rows of one
@@ -56,6 +57,13 @@ class Factors:
     def n_elements(self) -> int:
         """Of a row."""
         return self.x.shape[1] * self.x.shape[3] * self.delta.shape[4]
+
+    @property
+    def prefer_rows(self) -> bool:
+        """Whether rows take less memory, as with many positions: then a Gram matrix of them takes less time, too."""
+        n_components, _, n_positions, n_out = self.delta.shape[1:]
+        n_in = self.x.shape[3]
+        return n_positions > 1 and n_components * n_in * n_out < n_positions * (n_in + n_components * n_out)
 
     def rows(self) -> jax.Array:
         """``(Ns, C, B, I, O)``."""
@@ -110,9 +118,7 @@ class LogDerivatives:
         """The rows of each parameter, ``(Ns, C, *parameter)``."""
         rows = {**self.rows, **{leaf: pairs.rows() for leaf, pairs in self.pairs.items()}}
         for factors in self.factors.values():
-            for product, part in factors.split(factors.rows()):
-                back = partial(_to_parameter, product, self.network.leaves[product.leaf])
-                rows[product.leaf] = jax.vmap(jax.vmap(back))(part)
+            rows.update(_written(factors, self.network))
         return [rows[place].astype(leaf.dtype) for place, leaf in enumerate(self.network.leaves)]
 
     def _part(self, values: jax.Array) -> jax.Array:
@@ -175,6 +181,36 @@ def log_derivatives(
         state: Other collections of variables.
         samples: ``(Ns, N)``.
     """
+    found = in_lanes(network, mode)
+    if isinstance(found, str):
+        return by_xla(network, mode, chunk_size, leaves, state, samples)
+    made = found((leaves, jax.tree.leaves(state)), samples)
+    rows: LogDerivatives = jax.tree.map(lambda array: array.squeeze(1), made)
+    return rows
+
+
+def in_lanes(network: Network, mode: str) -> Several | str:
+    """The program by which the kernels differentiate a network; or else why XLA does, as the end of a sentence."""
+    if (platform := jax.default_backend()) != "cpu":
+        return f"JAX runs on {platform}"
+
+    def of_one(variables: tuple[Sequence[jax.Array], Sequence[jax.Array]], x: jax.Array) -> LogDerivatives:
+        return by_xla(network, mode, None, *variables, x[None])
+
+    if mode not in network.lanes:
+        *state, x = (jax.ShapeDtypeStruct(v.shape, v.dtype) for v in network.jaxpr.in_avals[len(network.leaves) :])
+        try:
+            read = read_several(of_one, (network.leaves, state), x, jnp.finfo(network.dtype).dtype)
+            network.lanes[mode] = read
+        except UnreadableError as error:
+            network.lanes[mode] = str(error)
+    return network.lanes[mode]
+
+
+def by_xla(
+    network: Network, mode: str, chunk_size: int | None, leaves: Sequence[jax.Array], state: Any, samples: jax.Array
+) -> LogDerivatives:
+    """What :func:`log_derivatives` gives, by JAX's own derivatives."""
     n_components, is_holomorphic = components(network, mode)
     products = network.products
     direct = sorted(network.direct)
@@ -198,7 +234,9 @@ def log_derivatives(
         return operands, deltas, rows
 
     batch = samples_at_once(network, len(samples), chunk_size)
-    if batch == len(samples):
+    if len(samples) == 1:
+        operands, deltas, rows = jax.tree.map(lambda array: array[None], one(samples[0]))
+    elif batch == len(samples):
         operands, deltas, rows = jax.vmap(one)(samples)
     else:
         operands, deltas, rows = jax.lax.map(one, samples, batch_size=batch)
@@ -249,7 +287,8 @@ def _collect(
         for part in [factors] if joins_its_bias(network, uses, factors.product) else _apart(factors):
             leaf = part.product.leaf
             of_leaf.setdefault(leaf, []).append(part if is_complex(network.leaves[leaf]) else _of_real(part))
-    kept, kept_pairs = {}, {}
+    kept: dict[int, Factors] = {}
+    kept_pairs = {}
     for leaf, sums in pairs.items():
         if uses[leaf] == 1:
             kept_pairs[leaf] = sums[0]
@@ -257,20 +296,29 @@ def _collect(
         for one in sums:
             rows[leaf] = rows[leaf] + one.rows() if leaf in rows else one.rows()
     for leaf, parts in of_leaf.items():
+        written = parts
         if leaf not in rows and len({part.product.layout for part in parts}) == 1:
             x = jnp.concatenate([part.x for part in parts], axis=2)
             delta = jnp.concatenate([part.delta for part in parts], axis=3)
-            kept[leaf] = Factors(x, delta, parts[0].product, parts[0].bias)
-            continue
-        for part in parts:
-            back = jax.vmap(jax.vmap(partial(_to_parameter, part.product, network.leaves[leaf])))
-            more = back(part.rows())
-            rows[leaf] = rows[leaf] + more if leaf in rows else more
+            joined = Factors(x, delta, parts[0].product, parts[0].bias)
+            if not joined.prefer_rows:
+                kept[leaf] = joined
+                continue
+            written = [joined]
+        for part in written:
+            for place, more in _written(part, network):
+                rows[place] = rows[place] + more if place in rows else more
     known = {*rows, *kept_pairs, *(leaf for factors in kept.values() for leaf in leaves_of(factors.product))}
     for place, leaf in enumerate(network.leaves):
         if place not in known:  # ln ψ doesn't depend on it
             rows[place] = jnp.zeros((*shape, *leaf.shape), leaf.dtype)
     return LogDerivatives(kept, kept_pairs, rows, network, is_holomorphic)
+
+
+def _written(factors: Factors, network: Network) -> Iterator[tuple[int, jax.Array]]:
+    """The rows of each parameter that some factors belong to, ``(Ns, C, *parameter)``."""
+    for product, part in factors.split(factors.rows()):
+        yield product.leaf, jax.vmap(jax.vmap(partial(_to_parameter, product, network.leaves[product.leaf])))(part)
 
 
 def uses_of(network: Network) -> Counter[int]:

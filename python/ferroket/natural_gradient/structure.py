@@ -454,6 +454,8 @@ class Network:
     is_holomorphic: bool
     is_real: bool = False
     """Whether ln ψ is complex, and its imaginary part is known to have no derivatives."""
+    lanes: dict[str, Any] = field(default_factory=dict)
+    """By mode, what the kernels make of its derivatives."""
 
     @property
     def is_sum_over_pairs(self) -> bool:

@@ -12,7 +12,8 @@ _OF_SIGNS = ("bitcast_convert_type", "shift_right_arithmetic", "sign")
 _CHOSEN = ("max", "min", "clamp", "select_n", "reduce_max", "reduce_min", "abs", "neg", "convert_element_type", "copy")
 _ORDERED = ("broadcast_in_dim", "expand_dims", "squeeze", "reshape", "transpose", "rev", "optimization_barrier")
 _PICKED = ("concatenate", "gather", "pad", "slice", "split", "stack", "tile", "unstack")
-_KEEPING = {*_CHOSEN, *_ORDERED, *_PICKED}
+_SAME = ("copy_p", "pcast", "pvary", "reshard", "sharding_constraint", "stop_gradient")
+_KEEPING = {*_CHOSEN, *_ORDERED, *_PICKED, *_SAME}
 
 
 def largest(eqn: Any, operands: Sequence[float]) -> float:

@@ -33,6 +33,8 @@ class Plan:
     """How many configurations are evaluated, or samples differentiated, at once on each device."""
     layers: list[Any] = field(default_factory=list)
     """The parameters of an update, see :class:`ferroket.natural_gradient.Layer`."""
+    derivatives: str = ""
+    """What differentiates the network for an update, in words."""
     matrix: str = ""
     """The matrix of an update's linear system, in words."""
     solver: str = ""
@@ -71,10 +73,11 @@ class Plan:
     @property
     def rest(self) -> str:
         """What Rust evaluates of a network, in words; empty where XLA does."""
-        return "" if self.structure.rest is None else str(self.structure.rest)
+        return "" if self.structure.rest is None else f"evaluated {self.structure.rest}"
 
     def __str__(self) -> str:
         lines = [f"{self.path}: {self.kernel}", *(f"  {layer}" for layer in self.layers)]
+        lines += [self.derivatives] if self.derivatives else []
         lines += [f"solver: {self.solver}"] if self.solver else []
         lines += [f"configurations at once: {self.chunk_size}"] if self.chunk_size is not None else []
         if self.memory is not None:

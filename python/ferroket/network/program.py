@@ -65,7 +65,7 @@ class Contract:
 class Pair:
     """``out[b, i, j] = Σ_k memory[left[b, i, k]] memory[right[b, j, k]]``: products of activations.
 
-    From one k to the next one all places go on by the same step.
+    From one k to the next one the places of `right` go on by the same step.
     """
 
     out: Places
@@ -78,9 +78,9 @@ class Pair:
 
     def words(self, at: Callable[[Places], Places], offset: Callable[[Table], int]) -> list[Any]:
         """The operation as the kernels read it."""
-        steps = [int(np.diff(places.flat[:2])[0]) if places.shape[-1] > 1 else 1 for places in (self.left, self.right)]
-        firsts = [at(places[..., 0]) for places in (self.left, self.right)]
-        return [*self.out.shape, self.left.shape[-1], *steps, at(self.out)[0, 0, 0], *firsts]
+        depth = self.left.shape[-1]
+        step = int(np.diff(self.right.flat[:2])[0]) if depth > 1 else 1
+        return [*self.out.shape, depth, step, at(self.out)[0, 0, 0], at(self.left), at(self.right[..., 0])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,13 +192,13 @@ class Program:
         words: what the kernels read, int32.
         tables: ``tables(variables)`` gives the numbers that parameters make, of the dtype of the network.
         inputs: how many numbers it takes of each configuration.
-        is_complex: whether it gives ln ψ in two parts.
+        results: how many it gives.
     """
 
     words: np.ndarray
     tables: Callable[[Any], jax.Array]
     inputs: int
-    is_complex: bool
+    results: int
     operations: Sequence[Operation]
 
     def operands(self, variables: Any) -> list[Any]:
@@ -206,13 +206,13 @@ class Program:
         return [self.words, self.tables(variables)]
 
     def evaluate(self, numbers: jax.Array, operands: Sequence[Any]) -> jax.Array:
-        """Ln ψ ``(n,)`` from numbers ``(n, H)``."""
-        values = ffi.network(numbers, operands[0], operands[1], 1 + self.is_complex)
-        return jax.lax.complex(values[:, 0], values[:, 1]) if self.is_complex else values[:, 0]
+        """Ln ψ ``(n,)`` from numbers ``(n, H)``, of a program that gives it in one or two parts."""
+        values = ffi.network(numbers, operands[0], operands[1], self.results)
+        return jax.lax.complex(values[:, 0], values[:, 1]) if self.results > 1 else values[:, 0]
 
     def __str__(self) -> str:
         products = sum(isinstance(one, Contract | Pair) for one in self.operations)
-        return f"evaluated in Rust, in lanes: {len(self.operations)} operations, {products} of them products"
+        return f"in Rust, in lanes: {len(self.operations)} operations, {products} of them products"
 
 
 def assemble(
@@ -264,7 +264,7 @@ def needed_operations(memory: Memory, results: Places, operations: Sequence[Oper
             found.append(operation)
             for places in operation.read():
                 is_read[places] = True
-                if isinstance(operation, Pair):  # whose places have to stay as far from each other
+                if isinstance(operation, Pair) and places is operation.right:  # which stay as far from each other
                     for array in np.unique(np.searchsorted(memory.starts, places.ravel(), "right") - 1):
                         is_read[memory.starts[array] :][: memory.sizes[array]] = True
     return [_narrowed(one, is_read) if isinstance(one, Contract) else one for one in found[::-1]]

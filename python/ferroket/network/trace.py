@@ -295,8 +295,11 @@ class Reader:
 
     def pair(self, left: Places, right: Places) -> Places:
         """Products of places ``(B, I, K)`` and ``(B, J, K)``, summed: ``(B, I, J)``."""
+        if not self.memory.has_steps(right):
+            if self.memory.has_steps(left):
+                return self.pair(right, left).swapaxes(1, 2)
+            right = self.copied(right)
         out = self.memory.new(*left.shape[:2], right.shape[1])
-        left, right = (places if self.memory.has_steps(places) else self.copied(places) for places in (left, right))
         self.operations.append(Pair(out, left, right))
         return out
 
@@ -479,6 +482,46 @@ def _gather(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Val
     if any((places < 0).any() for places in moved):
         raise UnreadableError("it takes elements out of bounds")
     return [reader.value(moved)]
+
+
+def _scatter_add(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    """Elements that are added to others, at places that are known: what a gather's backward pass consists of."""
+    operand, indices, updates = inputs
+    places = None if isinstance(indices, Value) else reader.constant(indices)
+    if places is None:
+        raise UnreadableError("it adds to elements whose places depend on parameters or on the configuration")
+    aval, e = eqn.outvars[0].aval, reader.expressions
+    with jax.ensure_compile_time_eval():
+        # Where each update goes, from 1 on; 0 is out of bounds.
+        zeros = jnp.zeros(aval.shape)
+
+        def put(updates: jax.Array) -> jax.Array:
+            result: jax.Array = eqn.primitive.bind(zeros, jnp.asarray(places), updates, **eqn.params)
+            return result
+
+        back = jax.linear_transpose(put, jax.ShapeDtypeStruct(eqn.invars[2].aval.shape, zeros.dtype))
+        (where,) = back(1.0 + jnp.arange(aval.size).reshape(aval.shape))
+    to = np.asarray(where, np.int64).ravel() - 1
+    is_inside = to >= 0
+    order = np.argsort(to[is_inside], kind="stable")
+    counts = np.bincount(to[is_inside], minlength=aval.size)
+    constant = None if isinstance(operand, Value) else reader.constant(operand)
+    sums = []
+    for part in reader.places(_value(reader, updates)):
+        found = part.ravel()[is_inside][order]
+        firsts = np.cumsum(counts) - counts
+        total = np.broadcast_to(reader.zero(1), (aval.size,)).copy()
+        for count in np.unique(counts[counts > 0]):
+            here = np.flatnonzero(counts == count)
+            rows = found[firsts[here][:, None] + np.arange(count)]
+            total[here] = rows[:, 0] if count == 1 else reader.reduce(rows, "sum")
+        sums.append(e.elements(total))
+    if constant is not None and not constant.any():
+        return [Value(aval.shape, tuple(sums))]
+    more = reader.parts_of(operand, aval.shape)
+    count = max(len(sums), len(more))
+    both = zip(_padded(e, tuple(sums), count), _padded(e, more, count), strict=True)
+    return [Value(aval.shape, tuple(e.of("add", a, b) for a, b in both))]
 
 
 def _elementwise(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
@@ -940,6 +983,7 @@ RULES: dict[str, Rule] = {
     "bitcast_convert_type": _bits,
     "shift_right_arithmetic": _shift,
     "gather": _gather,
+    "scatter-add": _scatter_add,
     **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_or", "reduce_and"), _reduce),
     "cumsum": _cumsum,
     "dot_general": _dot_general,
@@ -966,45 +1010,99 @@ def read(function: Callable[..., jax.Array], variables: Any, numbers: Any, *othe
     Raises:
         UnreadableError: the kernels can't evaluate it.
     """
+    followed = follow(function, variables, numbers, *others)
+    (result,) = followed.results
+    if not isinstance(result, Value):
+        raise UnreadableError("its value doesn't depend on the configuration")
+    return followed.program(np.array([places.item() for places in followed.reader.places(result)]))
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """A program whose values are followed: what it makes of the numbers of a configuration."""
+
+    reader: Reader
+    jaxpr: ClosedJaxpr
+    shapes: tuple[Any, ...]
+    """Variables, other arguments, and numbers."""
+    inputs: Places
+    results: list[Operand]
+    """In the order of the program's results."""
+
+    def program(self, results: Places) -> Program:
+        """The program that computes what is at some places.
+
+        Raises:
+            UnreadableError: it would be too long.
+        """
+        reader = self.reader
+        operations = needed_operations(reader.memory, results, reader.operations)
+        words, tables = assemble(reader.memory, self.inputs, results, operations)
+        if len(words) > _LONGEST:
+            raise UnreadableError(f"its program has {len(words)} words, more than {_LONGEST}")
+        wanted = [table.value for table in tables if not isinstance(table.value, np.ndarray)]
+
+        def numbers_of(variables: Any) -> jax.Array:
+            found = iter(self.of_variables(variables, wanted))
+            values = [table.value if isinstance(table.value, np.ndarray) else next(found) for table in tables]
+            return concatenated(tables, values, reader.dtype)
+
+        return Program(words, numbers_of, self.inputs.size, results.size, operations)
+
+    def of_variables(self, variables: Any, wanted: Sequence[Any]) -> list[Any]:
+        """What depends on variables alone."""
+        _, *others, numbers = self.shapes
+        unused = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in (*jax.tree.leaves(others), numbers)]
+        return evaluate(self.jaxpr, [*jax.tree.leaves(variables), *unused], wanted)
+
+
+def follow(function: Callable[..., Any], variables: Any, numbers: Any, *others: Any, dtype: Any = None) -> Followed:
+    """Follows what a function of variables, others and the numbers of one configuration makes of these.
+
+    Args:
+        function: ``function(variables, *others, numbers)`` for numbers ``(H,)`` gives a pytree of arrays.
+        variables: its variables, or their shapes.
+        numbers: the numbers, or their shape.
+        others: what the function doesn't need, or their shapes.
+        dtype: that of the real numbers of the program, by default the one of the numbers.
+
+    Raises:
+        UnreadableError: the kernels can't evaluate it.
+    """
     try:
-        return _read(function, variables, numbers, others)
+        return _followed(function, variables, numbers, others, dtype)
     except (ArithmeticError, AssertionError, LookupError, NotImplementedError, TypeError, ValueError) as error:
         # As of a network that takes integers alone; XLA evaluates what isn't understood.
         reason = str(error).partition("\n")[0][:200]
         raise UnreadableError(f"reading it ends in {type(error).__name__}: {reason}") from error
 
 
-def _read(function: Callable[..., jax.Array], variables: Any, numbers: Any, others: Sequence[Any]) -> Program:
+def _followed(
+    function: Callable[..., Any], variables: Any, numbers: Any, others: Sequence[Any], dtype: Any
+) -> Followed:
     shapes = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), (variables, *others, numbers)
     )
     jaxpr = inlined(jax.make_jaxpr(function)(*shapes), with_loops=True)
-    if numbers.dtype not in (jnp.float32, jnp.float64):
-        raise UnreadableError(f"its numbers are {numbers.dtype}, not float32 or float64")
-    reader = Reader(numbers.dtype)
+    dtype = np.dtype(numbers.dtype if dtype is None else dtype)
+    if dtype not in (np.float32, np.float64):
+        raise UnreadableError(f"its numbers are {dtype}, not float32 or float64")
+    reader = Reader(dtype)
     inputs = reader.memory.new(*numbers.shape)
-    result = _follow(reader, jaxpr, reader.value([inputs]), len(jax.tree.leaves(others)))
-    if _real_dtype(jaxpr.out_avals[0].dtype) != reader.dtype:
-        raise UnreadableError(f"ln ψ is {jaxpr.out_avals[0].dtype} of numbers of {reader.dtype}")
-    results = np.array([places.item() for places in reader.places(result)])
-    operations = needed_operations(reader.memory, results, reader.operations)
-    words, tables = assemble(reader.memory, inputs, results, operations)
-    if len(words) > _LONGEST:
-        raise UnreadableError(f"its program has {len(words)} words, more than {_LONGEST}")
-    wanted = [table.value for table in tables if not isinstance(table.value, np.ndarray)]
-
-    def numbers_of(variables: Any) -> jax.Array:
-        args = [*jax.tree.leaves(variables), *(jnp.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(others))]
-        args.append(jnp.zeros(numbers.shape, numbers.dtype))
-        found = iter(evaluate(jaxpr, args, wanted))
-        values = [table.value if isinstance(table.value, np.ndarray) else next(found) for table in tables]
-        return concatenated(tables, values, numbers.dtype)
-
-    return Program(words, numbers_of, inputs.size, len(results) > 1, operations)
+    value = reader.value([inputs])
+    if jnp.issubdtype(numbers.dtype, jnp.integer):
+        reader.largest[value] = float(jnp.iinfo(numbers.dtype).max)  # no local state is the least integer, one below
+    elif numbers.dtype != dtype:
+        raise UnreadableError(f"its configurations are {numbers.dtype}, and its numbers {dtype}")
+    results = _follow(reader, jaxpr, value, len(jax.tree.leaves(others)))
+    for v in jaxpr.out_avals:
+        if _real_dtype(v.dtype) != dtype:
+            raise UnreadableError(f"it gives {v.dtype} of numbers of {dtype}")
+    return Followed(reader, jaxpr, shapes, inputs, results)
 
 
-def _follow(reader: Reader, jaxpr: ClosedJaxpr, numbers: Value, n_others: int) -> Value:
-    """Follows values through a program whose last argument are the numbers."""
+def _follow(reader: Reader, jaxpr: ClosedJaxpr, numbers: Value, n_others: int) -> list[Operand]:
+    """The results of a program whose last argument are the numbers."""
     program = jaxpr.jaxpr
     values: dict[Any, Any] = {program.invars[-1]: numbers}
     unusable = set(program.invars[len(program.invars) - 1 - n_others : -1])
@@ -1025,11 +1123,7 @@ def _follow(reader: Reader, jaxpr: ClosedJaxpr, numbers: Value, n_others: int) -
             assert value.shape == v.aval.shape, (eqn.primitive.name, value.shape, v.aval.shape)
             values[v] = value
         _check_largest(reader, eqn, inputs, results)
-    result = program.outvars[0]
-    found = None if isinstance(result, Literal) else values.get(result)
-    if found is None:
-        raise UnreadableError("its value doesn't depend on the configuration")
-    return found
+    return [v if isinstance(v, Literal) else values.get(v, v) for v in program.outvars]
 
 
 def _check_largest(reader: Reader, eqn: Any, inputs: Sequence[Operand], results: Sequence[Value]) -> None:
@@ -1077,6 +1171,6 @@ def named() -> tuple[dict[int | None, str], Shapes]:
         reader = Reader(np.dtype(jnp.result_type(float)))
         jaxpr = inlined(jax.make_jaxpr(function)(jax.ShapeDtypeStruct((2,), jnp.result_type(float))))
         x = reader.value([reader.memory.new(2)])
-        result = _follow(reader, jaxpr, x, 0)
+        (result,) = _follow(reader, jaxpr, x, 0)
         found[shapes.add(result.parts[0], x.parts[0])] = name
     return found, shapes

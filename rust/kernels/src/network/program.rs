@@ -173,6 +173,9 @@ struct Evaluate<'r, T> {
 /// The most vectors of configurations side by side.
 const VECTORS: usize = 2;
 
+/// So many results are written for each lane before those of the next one, so that they are read from the nearest cache.
+const AT_ONCE: usize = 64;
+
 impl<T: Real> WithSimd for Evaluate<'_, T> {
     type Output = ();
 
@@ -204,9 +207,12 @@ impl<T: Real> WithSimd for Evaluate<'_, T> {
                 operation.run(simd, vectors, program.places, memory);
                 observer(&Seen { rows: rows.clone(), operation: Some(number), numbers: memory, width });
             }
-            for (lane, results) in results[done * n_results..].chunks_exact_mut(n_results).take(count).enumerate() {
-                for (result, &place) in results.iter_mut().zip(&program.results) {
-                    *result = memory[place * width + lane];
+            let tile = &mut results[done * n_results..][..count * n_results];
+            for (block, places) in program.results.chunks(AT_ONCE).enumerate() {
+                for (lane, row) in tile.chunks_exact_mut(n_results).enumerate() {
+                    for (result, &place) in row[block * AT_ONCE..].iter_mut().zip(places) {
+                        *result = memory[place * width + lane];
+                    }
                 }
             }
             done += count;
@@ -230,7 +236,8 @@ mod tests {
         // Each x by itself, so that runs have any length.
         words.extend([0, 1, 1, width, depth, depth, products, 0, 0, x]);
         words.extend([3, width, 1, 2, 0, products, 1, 36, 1, 0, 0, 0, 1, 1, made]);
-        words.extend([1, 1, 1, 1, width, 1, 1, result, made, y]);
+        words.extend([1, 1, 1, 1, width, 1, result]);
+        words.extend((0..width).map(|k| made + k).chain([y]));
         words.extend([2, 1, width, 1, result + 1]);
         words.extend(made..made + width);
         words
