@@ -30,9 +30,12 @@ def evaluate(words: np.ndarray, tables: np.ndarray, inputs: np.ndarray) -> np.nd
             weights = tables[offset : offset + groups * depth * width].reshape(groups, depth, width)
             made = bias[..., None] + np.einsum("gpjc,gjm->gpmc", memory[places], weights)
         elif code == 1:
-            batch, left, right, depth, step, out = (take() for _ in range(6))
+            batch, left, right, depth, kind, step, out = (take() for _ in range(7))
             of_left = take(batch * left * depth).reshape(batch, left, depth)
-            of_right = take(batch * right).reshape(batch, right, 1) + step * np.arange(depth)
+            if kind == 0:
+                of_right = take(batch * right).reshape(batch, right, 1) + step * np.arange(depth)
+            else:
+                of_right = take(batch * right * depth).reshape(batch, right, depth)
             made = np.einsum("bikc,bjkc->bijc", memory[of_left], memory[of_right])
         elif code == 2:
             rows, depth, kind, out = (take() for _ in range(4))

@@ -65,12 +65,14 @@ class Contract:
 class Pair:
     """``out[b, i, j] = Σ_k memory[left[b, i, k]] memory[right[b, j, k]]``: products of activations.
 
-    From one k to the next one the places of `right` go on by the same step.
+    Attributes:
+        has_steps: whether from one k to the next one the places of `right` go on by the same step.
     """
 
     out: Places
     left: Places
     right: Places
+    has_steps: bool
 
     def read(self) -> list[Places]:
         """The places that are read."""
@@ -79,8 +81,9 @@ class Pair:
     def words(self, at: Callable[[Places], Places], offset: Callable[[Table], int]) -> list[Any]:
         """The operation as the kernels read it."""
         depth = self.left.shape[-1]
-        step = int(np.diff(self.right.flat[:2])[0]) if depth > 1 else 1
-        return [*self.out.shape, depth, step, at(self.out)[0, 0, 0], at(self.left), at(self.right[..., 0])]
+        step = int(np.diff(self.right.flat[:2])[0]) if depth > 1 and self.has_steps else 1
+        right = self.right[..., 0] if self.has_steps else self.right
+        return [*self.out.shape, depth, int(not self.has_steps), step, at(self.out)[0, 0, 0], at(self.left), at(right)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +267,7 @@ def needed_operations(memory: Memory, results: Places, operations: Sequence[Oper
             found.append(operation)
             for places in operation.read():
                 is_read[places] = True
-                if isinstance(operation, Pair) and places is operation.right:  # which stay as far from each other
+                if isinstance(operation, Pair) and operation.has_steps and places is operation.right:  # which stay so
                     for array in np.unique(np.searchsorted(memory.starts, places.ravel(), "right") - 1):
                         is_read[memory.starts[array] :][: memory.sizes[array]] = True
     return [_narrowed(one, is_read) if isinstance(one, Contract) else one for one in found[::-1]]

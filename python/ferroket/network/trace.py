@@ -94,6 +94,8 @@ class Reader:
     """Of variables that depend on parameters alone: another one, and where in it each element is."""
     contracts: dict[int, Contract] = field(default_factory=dict)
     """Products with parameters, by the first place of their results."""
+    products: dict[int, Pair] = field(default_factory=dict)
+    """Products of two values each, by the first place of their results."""
     largest: dict[Value, float] = field(default_factory=dict)
     """The greatest modulus that integers may have."""
     zeros: Places | None = None
@@ -299,9 +301,14 @@ class Reader:
             if self.memory.has_steps(left):
                 return self.pair(right, left).swapaxes(1, 2)
             right = self.copied(right)
-        out = self.memory.new(*left.shape[:2], right.shape[1])
-        self.operations.append(Pair(out, left, right))
-        return out
+        return self._pair(left, right, has_steps=True)
+
+    def _pair(self, left: Places, right: Places, *, has_steps: bool) -> Places:
+        operation = Pair(self.memory.new(*left.shape[:2], right.shape[1]), left, right, has_steps)
+        self.operations.append(operation)
+        if left.shape[-1] == 1 and operation.out.size:
+            self.products[int(operation.out.flat[0])] = operation
+        return operation.out
 
     def copied(self, places: Places) -> Places:
         """Other places, one behind the other, with the same numbers."""
@@ -309,9 +316,20 @@ class Reader:
         self.operations.append(Map([out.ravel()], [self.expressions.elements(places)], [], [0], 1))
         return out
 
+    def _factors(self, rows: Places) -> tuple[Places, Places] | None:
+        """The factors of numbers ``(R, K)`` that are products of two, ``(R, 1, K)`` each; None if they aren't."""
+        starts = np.unique(np.searchsorted(self.memory.starts, rows.ravel(), "right") - 1)
+        product = self.products.get(self.memory.starts[starts[0]]) if len(starts) == 1 else None
+        if product is None:
+            return None
+        batch, i, j = np.unravel_index(rows - product.out.flat[0], product.out.shape)
+        return product.left[batch, i, 0][:, None], product.right[batch, j, 0][:, None]
+
     def reduce(self, places: Places, kind: str) -> Places:
         """The sum, greatest or least of places ``(..., K)`` along the last axis."""
         rows = places.reshape(-1, places.shape[-1])
+        if kind == "sum" and (factors := self._factors(rows)):
+            return self._pair(*factors, has_steps=False).reshape(places.shape[:-1])
         out = self.memory.new(len(rows))
         self.operations.append(Reduce(out, rows, kind))
         return out.reshape(places.shape[:-1])

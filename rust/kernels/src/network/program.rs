@@ -236,7 +236,7 @@ mod tests {
         // Each x by itself, so that runs have any length.
         words.extend([0, 1, 1, width, depth, depth, products, 0, 0, x]);
         words.extend([3, width, 1, 2, 0, products, 1, 36, 1, 0, 0, 0, 1, 1, made]);
-        words.extend([1, 1, 1, 1, width, 1, result]);
+        words.extend([1, 1, 1, 1, width, 0, 1, result]);
         words.extend((0..width).map(|k| made + k).chain([y]));
         words.extend([2, 1, width, 1, result + 1]);
         words.extend(made..made + width);
