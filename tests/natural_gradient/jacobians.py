@@ -10,7 +10,7 @@ import netket.jax as nkjax
 import numpy as np
 
 from ferroket.natural_gradient.gram import gram
-from ferroket.natural_gradient.log_derivatives import LogDerivatives, by_xla, log_derivatives
+from ferroket.natural_gradient.log_derivatives import LogDerivatives, by_xla, leaves_of, log_derivatives
 from ferroket.natural_gradient.structure import Network, read
 
 LogPsi = Callable[[Any, jax.Array], jax.Array]
@@ -62,8 +62,18 @@ class Found:
     names: list[str]
 
     @property
+    def written(self) -> set[str]:
+        """Of the factors those whose rows are smaller."""
+        network, found = self.made.network, set()
+        for place in self.made.rows:
+            layouts = {product.layout for product in network.products if place in leaves_of(product)}
+            if len(layouts) == 1 and place not in network.direct:
+                found.add(self.names[place])
+        return found
+
+    @property
     def factors(self) -> set[str]:
-        return {self.names[place] for place in self.made.factors}
+        return {self.names[place] for place in self.made.factors} | self.written
 
     @property
     def biases(self) -> set[str]:
@@ -75,7 +85,7 @@ class Found:
 
     @property
     def rows(self) -> set[str]:
-        return {self.names[place] for place in self.made.rows}
+        return {self.names[place] for place in self.made.rows} - self.written
 
 
 def compare(

@@ -36,6 +36,14 @@ class Twice(nn.Module):
         return jnp.tanh(layer(jnp.tanh(layer(x.astype(float))))).sum(axis=-1)
 
 
+class Unreadable(nn.Module):
+    """A function that the kernels don't have."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return jax.lax.erf(nn.Dense(6, param_dtype=float)(x.astype(float))).sum(axis=-1)
+
+
 class NotUsed(nn.Module):
     """A parameter that ln ψ doesn't depend on."""
 
@@ -63,6 +71,7 @@ def test_rbm() -> None:
     assert found.matrix == "one complex Hermitian system of 24 unknowns"
     assert found.solver == "cholesky"
     kernel, bias = layer(found, "Dense/kernel"), layer(found, "Dense/bias")
+    assert found.chunk_size is None
     assert kernel.form == "factors"
     assert kernel.found == "a product with 6 inputs and 12 outputs at one position"
     # x has a one for the bias. Of half of all pairs of samples: x·x', δ·δ', and their product. Complex ones are four.
@@ -80,8 +89,8 @@ def test_rbm() -> None:
             "a product with 6 inputs and 12 outputs at one position",
             "  visible_bias (6): rows of factors, 1.5e-05 GFLOP, 0.00146 MiB; "
             "a product with 6 inputs and one output at one position",
+            "differentiated in Rust, in lanes: 4 operations, 1 of them products",
             "solver: cholesky",
-            "configurations at once: 24",
             "memory of factors and rows on each device: 0.00714 MiB",
         ]
     )
@@ -91,7 +100,6 @@ def test_mlp() -> None:
     """Real parameters and values, whose layers have a bias each but the last."""
     found = explained(nk.models.MLP(hidden_dims=(5, 4), param_dtype=float), chunk_size_bwd=8)
     assert found.matrix == "one real symmetric system of 24 unknowns"
-    assert found.chunk_size == 8
     kernels = {
         found_layer.name: (found_layer.form, found_layer.flops, found_layer.memory)
         for found_layer in found.layers
@@ -107,13 +115,20 @@ def test_mlp() -> None:
     assert not found.reasons
 
 
+def test_what_xla_differentiates() -> None:
+    found = explained(Unreadable(), chunk_size_bwd=8)
+    assert found.chunk_size == 8
+    assert found.derivatives == "XLA differentiates it: the kernels have no 'erf'"
+    assert "configurations at once: 8" in str(found)
+
+
 def test_convolution() -> None:
     found = explained(Convolution())
     kernel, bias = layer(found, "Conv_0/kernel"), layer(found, "Conv_0/bias")
     assert kernel.found == "a product with 3 inputs and 4 outputs at 6 positions"
     assert kernel.form == "rows of factors"  # 24 rows of 12 numbers, or 36 pairs of positions
     assert kernel.flops == 4 * 24 * (24 + 12) * 12
-    assert kernel.memory == 24 * 6 * (3 * 8 + 4 * 16)
+    assert kernel.memory == 24 * 3 * 4 * 16
     assert (bias.form, bias.found) == ("rows", "it is used by add")
     assert bias.flops == 4 * 24**2 * 4
     assert "3×1×4" in str(kernel)

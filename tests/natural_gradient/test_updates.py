@@ -19,6 +19,7 @@ from netket._src.ngd.sr_srt_common import srt
 from netket._src.ngd.srt_onthefly import srt_onthefly
 
 from ferroket._compat.sharding import CHECKS
+from ferroket.ansatz import verification
 from ferroket.natural_gradient import gram, log_derivatives, tiles
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, update_by_qgt
 from mpi import run_alone
@@ -196,6 +197,8 @@ def test_small_pieces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_and_factors(prefers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways to a Gram matrix, where there are several positions."""
     monkeypatch.setattr(gram.Cost, "prefers_rows", prefers)
+    monkeypatch.setattr(log_derivatives.Factors, "prefer_rows", False)
+    monkeypatch.setattr(verification, "_known", {})
     jax.clear_caches()
     model = nk.models.GCNN(symmetries=CHAIN, layers=2, features=2, param_dtype=complex)
     compare("on the fly", arguments(model, scale=0.1), "complex")

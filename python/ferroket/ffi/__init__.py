@@ -14,7 +14,7 @@ from ferroket.ffi.distinct import distinct_rows
 from ferroket.ffi.family import Attribute, Family
 from ferroket.ffi.first_layer import Layer, connected_sums
 from ferroket.ffi.local_values import known_local_values
-from ferroket.ffi.network import network
+from ferroket.ffi.network import network, network_results
 from ferroket.ffi.proposals import Chains, chain_proposals
 
 __all__ = [
@@ -38,4 +38,5 @@ __all__ = [
     "log_determinants_p",
     "metropolis_chains",
     "network",
+    "network_results",
 ]

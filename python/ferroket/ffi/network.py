@@ -1,5 +1,6 @@
 """The primitive ``network``: networks as programs of operations, on CPUs."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -21,12 +22,18 @@ def network(inputs: jax.Array, words: Any, tables: jax.Array, n_results: int) ->
     Returns:
         These, ``(C, R)``.
     """
-    (values,) = network_p(inputs, jnp.asarray(words, np.int32), tables, n_results=n_results)
+    (values,) = network_results(inputs, words, tables, (n_results,))
     return values
 
 
-def _types(inputs: Any, *_: Any, n_results: int) -> list[Any]:
-    return [on_one_device(inputs, (inputs.shape[0], n_results), inputs.dtype)]
+def network_results(inputs: jax.Array, words: Any, tables: jax.Array, widths: Sequence[int]) -> list[jax.Array]:
+    """As :func:`network`, with the numbers of each configuration in several arrays, ``(C, width)``."""
+    made: list[jax.Array] = network_p(inputs, jnp.asarray(words, np.int32), tables, widths=tuple(widths))
+    return made
+
+
+def _types(inputs: Any, *_: Any, widths: Sequence[int]) -> list[Any]:
+    return [on_one_device(inputs, (inputs.shape[0], width), inputs.dtype) for width in widths]
 
 
 network_p = make_primitive("network", _types, target="ferroket_network")

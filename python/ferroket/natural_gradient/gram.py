@@ -1,5 +1,6 @@
 """The Gram matrix of the log-derivatives: of factors by the products of x and of δ, of rows as they are."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -99,12 +100,17 @@ def cost(n_samples: int, n_components: int, sizes: tuple[int, int, int, int]) ->
 # Rows
 
 
+_LONG = 256
+"""Rows of more numbers aren't copied to be put together with others."""
+
+
 def _joined(rows: dict[int, jax.Array], columns: dict[int, jax.Array]) -> Iterator[tuple[jax.Array, jax.Array]]:
-    """Rows of all parameters that have no factors, put together by their types."""
-    by_type: dict[Any, list[int]] = {}
+    """Rows of all parameters that have no factors, short ones put together by their types."""
+    together: dict[Any, list[int]] = {}
     for leaf, array in rows.items():
-        by_type.setdefault(array.dtype, []).append(leaf)
-    for leaves in by_type.values():
+        is_long = math.prod(array.shape[2:]) > _LONG
+        together.setdefault(leaf if is_long else array.dtype, []).append(leaf)
+    for leaves in together.values():
         some, others = (jnp.concatenate([_flat(side[leaf]) for leaf in leaves], axis=-1) for side in (rows, columns))
         yield some, others
 

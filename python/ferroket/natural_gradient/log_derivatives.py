@@ -184,8 +184,12 @@ def log_derivatives(
     found = in_lanes(network, mode)
     if isinstance(found, str):
         return by_xla(network, mode, chunk_size, leaves, state, samples)
-    made = found((leaves, jax.tree.leaves(state)), samples)
-    rows: LogDerivatives = jax.tree.map(lambda array: array.squeeze(1), made)
+
+    def on_cpu(leaves: Sequence[jax.Array], state: Any, samples: jax.Array) -> Any:
+        return jax.tree.map(lambda array: array.squeeze(1), found((leaves, jax.tree.leaves(state)), samples))
+
+    elsewhere = partial(by_xla, network, mode, chunk_size)
+    rows: LogDerivatives = jax.lax.platform_dependent(leaves, state, samples, cpu=on_cpu, default=elsewhere)
     return rows
 
 

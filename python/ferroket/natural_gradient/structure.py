@@ -29,6 +29,7 @@ from ferroket._compat.jax import inputs_of_scan
 from ferroket._compat.sharding import shape_of
 from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.equations import CALLS, MOVING, bind, called, opened
+from ferroket.ansatz.verification import UNSURE, are_traced, cached_answer
 from ferroket.ffi import log_determinants_p
 from ferroket.models.pairs import sum_over_pairs, sum_over_pairs_p
 from ferroket.natural_gradient.pairs import with_sums_over_pairs
@@ -484,7 +485,7 @@ class Network:
 def read(
     log_psi: Callable[..., Any], parameters: Any, state: Any, x: Any, is_holomorphic: bool | None = None
 ) -> Network:
-    """Reads how parameters enter a log-amplitude.
+    """Reads how parameters enter a log-amplitude, once for each.
 
     Args:
         log_psi: ``log_psi({"params": parameters, **state}, x)`` for ``x (Ns, N)`` gives ``(Ns,)``.
@@ -497,6 +498,20 @@ def read(
     Raises:
         ValueError: There are no parameters.
     """
+    variables, like = jax.tree.map(lambda a: shape_of(a, a), ((parameters, state), x))
+    made: list[Network] = []
+
+    def answer() -> Any:
+        made.append(_read(log_psi, variables[0], variables[1], like, is_holomorphic))
+        return UNSURE if are_traced(made[0].jaxpr.consts) else made[0]
+
+    subject = log_psi, is_holomorphic, like.shape, str(like.dtype), jax.sharding.get_abstract_mesh()
+    found: Any = cached_answer("how parameters enter", subject, variables, answer)
+    return made[0] if found is UNSURE else found
+
+
+def _read(log_psi: Callable[..., Any], parameters: Any, state: Any, x: Any, is_holomorphic: bool | None) -> Network:
+    shapes = parameters, state, x
 
     @with_primitives
     @with_sums_over_pairs
@@ -504,7 +519,6 @@ def read(
         value: jax.Array = log_psi({"params": parameters, **state}, x[None]).reshape(())
         return value
 
-    shapes = jax.tree.map(lambda a: shape_of(a, a), (parameters, state, x))
     jaxpr = jax.make_jaxpr(one)(*shapes)
     leaves, treedef = jax.tree.flatten(shapes[0])
     if not leaves:

@@ -31,20 +31,18 @@ class Several:
     def __call__(self, variables: Any, numbers: jax.Array) -> Any:
         """The results for numbers ``(n, H)``: a pytree of ``(n, *shape)``."""
         words, tables = self.program.operands(variables)
-        values = ffi.network(numbers.astype(tables.dtype), words, tables, self.program.results)
         results = self.followed.results
+        widths = [result.size for result in results if isinstance(result, Value) for _ in result.parts]
+        values = iter(ffi.network_results(numbers.astype(tables.dtype), words, tables, widths) if widths else ())
         alike = iter(self.followed.of_variables(variables, [v for v in results if not isinstance(v, Value)]))
         leaves, treedef = jax.tree.flatten(self.shapes)
-        made, start = [], 0
+        made = []
         for result, leaf in zip(results, leaves, strict=True):
             shape = (len(numbers), *leaf.shape)
             if not isinstance(result, Value):
                 made.append(jnp.broadcast_to(jnp.asarray(next(alike), leaf.dtype), shape))
                 continue
-            parts = []
-            for _ in result.parts:
-                parts.append(values[:, start : start + result.size].reshape(shape))
-                start += result.size
+            parts = [next(values).reshape(shape) for _ in result.parts]
             made.append(jax.lax.complex(*parts) if len(parts) > 1 else parts[0].astype(leaf.dtype))
         return jax.tree.unflatten(treedef, made)
 

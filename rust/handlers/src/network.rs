@@ -12,8 +12,8 @@ const MIN_WORK: usize = 1 << 16;
 const LANES: usize = 32;
 
 handler! {
-    /// Arguments `inputs (C, H)`, float32 or float64, and those of [`read_program`]; result `values (C, R)`, what the program
-    /// makes of each row.
+    /// Arguments `inputs (C, H)`, float32 or float64, and those of [`read_program`]; attribute `widths`; for each of these a result
+    /// `values (C, width)`: together what the program makes of each row.
     pub(crate) fn values = call
 }
 
@@ -33,17 +33,34 @@ fn run<'a, T: Real + Element>(
     let &[rows, width] = inputs.dims() else { unreachable!("there are two dimensions") };
     let program = read_program::<T>(&mut args, width)?;
     args.finish()?;
+    let all: usize = widths(frame)?.iter().sum();
+    if all != program.results() {
+        return Err(Error::invalid(format!("the program gives {} numbers, not {all}", program.results())));
+    }
     let mut results = frame.results();
-    let values: BufferMut<T> = results.typed("values")?;
-    values.expect_dims(&[rows, program.results()])?;
+    let mut values = Vec::new();
+    for width in widths(frame)? {
+        let part: BufferMut<T> = results.typed("values")?;
+        part.expect_dims(&[rows, width])?;
+        values.push(Rows::new(part.into_mut_slice(), width));
+    }
     results.finish()?;
     let inputs = inputs.as_slice();
     let share = rows.div_ceil(frame.pool().threads()).next_multiple_of(LANES);
     let min = (MIN_WORK / program.work().max(1)).max(share.min(LANES));
-    frame.pool().for_each_part(rows, min, Rows::new(values.into_mut_slice(), program.results()), |range, values| {
+    frame.pool().for_each_part(rows, min, values, |range, values| {
         let inputs = &inputs[range.start * width..range.end * width];
-        Lanes::default().evaluate(&program, inputs, values.into_slice());
+        let mut values: Vec<_> = values.into_iter().map(Rows::into_slice).collect();
+        Lanes::default().evaluate_into(&program, inputs, range.len(), &mut values);
     })
+}
+
+/// How many numbers each result has of a row.
+fn widths(frame: &Frame) -> Result<Vec<usize>, Error> {
+    let widths = frame.attr_i64s("widths")?;
+    let number =
+        |&width: &i64| usize::try_from(width).map_err(|_| Error::invalid(format!("a result has the width {width}")));
+    widths.iter().map(number).collect()
 }
 
 /// The seconds that each operation of a program takes for inputs, in float32 if it `is_single`.

@@ -63,6 +63,13 @@ impl<T: Send> Parts for RaggedRows<'_, T> {
     }
 }
 
+/// Each of several.
+impl<P: Parts> Parts for Vec<P> {
+    fn split_at(self, rows: usize) -> (Self, Self) {
+        self.into_iter().map(|part| part.split_at(rows)).unzip()
+    }
+}
+
 macro_rules! tuples {
     ($(($($part:ident),+))+) => {
         $(

@@ -118,6 +118,18 @@ impl<T: Real> Lanes<T> {
         self.observe(program, inputs, results, &mut |_| {});
     }
 
+    /// As [`Lanes::evaluate`], for so many rows, whose results go to several arrays: each has some of every row.
+    ///
+    /// # Panics
+    ///
+    /// If these aren't as many rows.
+    pub fn evaluate_into(&mut self, program: &Program<T>, inputs: &[T], rows: usize, results: &mut [&mut [T]]) {
+        let numbers: usize = results.iter().map(|array| array.len()).sum();
+        assert!(inputs.len() == rows * program.inputs && numbers == rows * program.results());
+        let bytes = rows * size_of::<T>();
+        dispatch_for(bytes, Evaluate { program, lanes: self, inputs, rows, results, observer: &mut |_| {} });
+    }
+
     /// As [`Lanes::evaluate`], and somebody sees what there is before and behind each operation.
     pub(super) fn observe(
         &mut self,
@@ -127,8 +139,11 @@ impl<T: Real> Lanes<T> {
         observer: &mut dyn FnMut(&Seen<T>),
     ) {
         assert_eq!(inputs.len() * program.results(), results.len() * program.inputs);
-        let bytes = results.len() / program.results().max(1) * size_of::<T>();
-        dispatch_for(bytes, Evaluate { program, lanes: self, inputs, results, observer });
+        let rows = results.len() / program.results().max(1);
+        dispatch_for(
+            rows * size_of::<T>(),
+            Evaluate { program, lanes: self, inputs, rows, results: &mut [results], observer },
+        );
     }
 
     /// As [`Lanes::evaluate`]; how many seconds each operation took.
@@ -162,11 +177,12 @@ pub(super) struct Seen<'m, T> {
 }
 
 /// What [`Lanes::evaluate`] does.
-struct Evaluate<'r, T> {
+struct Evaluate<'r, 'a, T> {
     program: &'r Program<T>,
     lanes: &'r mut Lanes<T>,
     inputs: &'r [T],
-    results: &'r mut [T],
+    rows: usize,
+    results: &'r mut [&'a mut [T]],
     observer: &'r mut dyn FnMut(&Seen<T>),
 }
 
@@ -176,19 +192,18 @@ const VECTORS: usize = 2;
 /// So many results are written for each lane before those of the next one, so that they are read from the nearest cache.
 const AT_ONCE: usize = 64;
 
-impl<T: Real> WithSimd for Evaluate<'_, T> {
+impl<T: Real> WithSimd for Evaluate<'_, '_, T> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { program, lanes, inputs, results, observer } = self;
+        let Self { program, lanes, inputs, rows, results, observer } = self;
         let of_vector = size_of::<T::Vector<S>>() / size_of::<T>();
-        let (n_inputs, n_results) = (program.inputs, program.results.len());
+        let n_inputs = program.inputs;
         let registers = program.operations.iter().map(Operation::registers).max().unwrap_or(0);
         let numbers = program.places * VECTORS * of_vector + registers * Map::<T>::BLOCK;
         lanes.numbers.resize(numbers, T::default());
         let memory = &mut lanes.numbers;
-        let rows = results.len() / n_results.max(1);
         let mut done = 0;
         while done < rows {
             let vectors = if rows - done > of_vector { VECTORS } else { 1 };
@@ -201,19 +216,25 @@ impl<T: Real> WithSimd for Evaluate<'_, T> {
                     *number = tile[lane.min(count - 1) * n_inputs + place];
                 }
             }
-            let rows = done..done + count;
-            observer(&Seen { rows: rows.clone(), operation: None, numbers: memory, width });
+            let of_tile = done..done + count;
+            observer(&Seen { rows: of_tile.clone(), operation: None, numbers: memory, width });
             for (number, operation) in program.operations.iter().enumerate() {
                 operation.run(simd, vectors, program.places, memory);
-                observer(&Seen { rows: rows.clone(), operation: Some(number), numbers: memory, width });
+                observer(&Seen { rows: of_tile.clone(), operation: Some(number), numbers: memory, width });
             }
-            let tile = &mut results[done * n_results..][..count * n_results];
-            for (block, places) in program.results.chunks(AT_ONCE).enumerate() {
-                for (lane, row) in tile.chunks_exact_mut(n_results).enumerate() {
-                    for (result, &place) in row[block * AT_ONCE..].iter_mut().zip(places) {
-                        *result = memory[place * width + lane];
+            let mut places = &program.results[..];
+            for array in results.iter_mut() {
+                let n_results = array.len() / rows;
+                let (own, others) = places.split_at(n_results);
+                let tile = &mut array[done * n_results..][..count * n_results];
+                for (block, own) in own.chunks(AT_ONCE).enumerate() {
+                    for (lane, row) in tile.chunks_exact_mut(n_results).enumerate() {
+                        for (result, &place) in row[block * AT_ONCE..].iter_mut().zip(own) {
+                            *result = memory[place * width + lane];
+                        }
                     }
                 }
+                places = others;
             }
             done += count;
         }
