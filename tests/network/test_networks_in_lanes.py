@@ -18,7 +18,7 @@ import ferroket as fk
 from ferroket.bench import models
 from ferroket.ffi import network
 from ferroket.models.pairs import sum_over_pairs
-from ferroket.network import UnreadableError, read, read_several, structure
+from ferroket.network import UnreadableError, read, read_function, structure
 from ferroket.network.numbers import FUNCTIONS, INSTRUCTIONS
 from generated_operators import checks
 
@@ -348,7 +348,7 @@ def test_results_of_several_shapes(dtype: Any) -> None:
     def function(variables: Any, x: Any) -> Any:
         return _of_several_shapes(variables, x.astype(float))
 
-    program = read_several(function, variables, x[0], np.float64)
+    program = read_function(function, variables, x[0], np.float64)
     expected = jax.vmap(function, (None, 0))(variables, x)
     found = jax.jit(program)(variables, x)
     assert jax.tree.structure(found) == jax.tree.structure(expected)

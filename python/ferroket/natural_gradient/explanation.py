@@ -113,6 +113,7 @@ def layers_of(of_sample: LogDerivatives, n_samples: int, n_components: int, n_un
     for place, (name, leaf) in enumerate(zip(names, network.leaves, strict=True)):
         size, weight = math.prod(leaf.shape), 4 if is_complex(leaf) else 1  # a complex product is four real ones
         products = [product for product in network.products if place in leaves_of(product)]
+        own = [product if product.leaf == place or product.bias is None else product.bias for product in products]
         made: Any = of_sample.rows.get(place)
         form, flops, users = "rows", weight * n_rows**2 * size, sorted(network.direct.get(place, ()))
         ways = [f"it is used by {', '.join(users)}"] if users else []
@@ -123,9 +124,9 @@ def layers_of(of_sample: LogDerivatives, n_samples: int, n_components: int, n_un
         elif place in of_sample.pairs:
             made = of_sample.pairs[place]
             form, found, flops = "closed form", "products of pairs of sites", 2 * n_samples**2 * made.x.shape[1]
-        elif products and not users and len({product.layout for product in products}) == 1:
-            factors, n_positions = of_sample.factors.get(place), sum(product.n_positions for product in products)
-            n_parts, (_, n_in, n_out) = products[0].n_parts, products[0].sizes
+        elif own and not users and len({product.layout for product in own}) == 1:
+            factors, n_positions = of_sample.factors.get(place), sum(product.n_positions for product in own)
+            n_parts, (_, n_in, n_out) = own[0].n_parts, own[0].sizes
             more = 1 if factors is not None and factors.bias is not None else 0
             of_matrix = cost(n_samples, n_components, (n_parts, n_positions, n_in + more, n_out))
             made = made if factors is None else factors
@@ -133,7 +134,7 @@ def layers_of(of_sample: LogDerivatives, n_samples: int, n_components: int, n_un
             flops = weight * n_samples * (of_matrix.by_factors if form == "factors" else of_matrix.by_rows)
             found = f"a product with {_count(n_in, 'input')} and {_count(n_out, 'output')}"
             found += f" at {_count(n_positions, 'position')}" + (f", in {n_parts} parts" if n_parts > 1 else "")
-            if products[0].is_determinant:
+            if own[0].is_determinant:
                 found = f"orbitals of {_count(n_parts * n_positions, 'determinant')}"
         n_bytes = n_samples * memory.bytes_of(made)
         if n_unknowns is not None:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from ferroket._compat.sharding import shape_of, varying_as
 from ferroket.natural_gradient.pairs import Pairs
 from ferroket.natural_gradient.structure import Network, Product
-from ferroket.network import Several, UnreadableError, read_several
+from ferroket.network import LaneFunction, UnreadableError, read_function
 
 MEMORY = 1 << 28
 """How many bytes the activations of the samples that are differentiated at once may take, and the rows of one
@@ -193,7 +193,7 @@ def log_derivatives(
     return rows
 
 
-def in_lanes(network: Network, mode: str) -> Several | str:
+def in_lanes(network: Network, mode: str) -> LaneFunction | str:
     """The program by which the kernels differentiate a network; or else why XLA does, as the end of a sentence."""
     if (platform := jax.default_backend()) != "cpu":
         return f"JAX runs on {platform}"
@@ -204,7 +204,7 @@ def in_lanes(network: Network, mode: str) -> Several | str:
     if mode not in network.lanes:
         *state, x = (jax.ShapeDtypeStruct(v.shape, v.dtype) for v in network.jaxpr.in_avals[len(network.leaves) :])
         try:
-            read = read_several(of_one, (network.leaves, state), x, jnp.finfo(network.dtype).dtype)
+            read = read_function(of_one, (network.leaves, state), x, jnp.finfo(network.dtype).dtype)
             network.lanes[mode] = read
         except UnreadableError as error:
             network.lanes[mode] = str(error)

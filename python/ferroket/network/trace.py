@@ -7,7 +7,8 @@ parameters alone is a table, which XLA computes.
 """
 
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -1054,8 +1055,9 @@ class Followed:
             UnreadableError: it would be too long.
         """
         reader = self.reader
-        operations = needed_operations(reader.memory, results, reader.operations)
-        words, tables = assemble(reader.memory, self.inputs, results, operations)
+        with _xla_takes_what_fails():
+            operations = needed_operations(reader.memory, results, reader.operations)
+            words, tables = assemble(reader.memory, self.inputs, results, operations)
         if len(words) > _LONGEST:
             raise UnreadableError(f"its program has {len(words)} words, more than {_LONGEST}")
         wanted = [table.value for table in tables if not isinstance(table.value, np.ndarray)]
@@ -1087,10 +1089,16 @@ def follow(function: Callable[..., Any], variables: Any, numbers: Any, *others: 
     Raises:
         UnreadableError: the kernels can't evaluate it.
     """
-    try:
+    with _xla_takes_what_fails():
         return _followed(function, variables, numbers, others, dtype)
+
+
+@contextmanager
+def _xla_takes_what_fails() -> Iterator[None]:
+    """What isn't understood, as a network that takes integers alone, is an :class:`UnreadableError`."""
+    try:
+        yield
     except (ArithmeticError, AssertionError, LookupError, NotImplementedError, TypeError, ValueError) as error:
-        # As of a network that takes integers alone; XLA evaluates what isn't understood.
         reason = str(error).partition("\n")[0][:200]
         raise UnreadableError(f"reading it ends in {type(error).__name__}: {reason}") from error
 

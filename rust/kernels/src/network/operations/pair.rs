@@ -127,6 +127,7 @@ impl<T: Real> Multiply<'_, T> {
 }
 
 /// A block of a result whose rows are so many places apart.
+#[derive(Clone, Copy)]
 struct Out {
     first: usize,
     stride: usize,

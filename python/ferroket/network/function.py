@@ -15,7 +15,7 @@ from ferroket.network.trace import Followed, Value, follow
 
 
 @dataclass(frozen=True, eq=False)
-class Several:
+class LaneFunction:
     """A function of variables and the numbers of a configuration, for many of these side by side.
 
     Attributes:
@@ -47,7 +47,7 @@ class Several:
         return jax.tree.unflatten(treedef, made)
 
 
-def read_several(function: Callable[..., Any], variables: Any, numbers: Any, dtype: Any) -> Several:
+def read_function(function: Callable[..., Any], variables: Any, numbers: Any, dtype: Any) -> LaneFunction:
     """The program of a function that gives several arrays.
 
     Args:
@@ -65,4 +65,4 @@ def read_several(function: Callable[..., Any], variables: Any, numbers: Any, dty
     places = [part.ravel() for value in values for part in followed.reader.places(value)]
     assert sum(map(len, places)) == sum(math.prod(value.shape) * len(value.parts) for value in values)
     results = np.concatenate(places) if places else np.zeros(0, np.int64)
-    return Several(followed.program(results), followed, shapes)
+    return LaneFunction(followed.program(results), followed, shapes)
