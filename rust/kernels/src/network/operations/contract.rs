@@ -56,7 +56,7 @@ fn pieces(runs: usize, length: usize) -> Vec<Piece> {
 }
 
 /// So many outputs are summed up at once, in registers; what is left in fewer.
-const BLOCKS: [usize; 4] = [8, 4, 2, 1];
+const BLOCKS: [usize; 5] = [16, 8, 4, 2, 1];
 
 /// The outputs in blocks: the first one of each, and how many.
 #[inline(always)]
@@ -138,13 +138,25 @@ impl<T: Real> Contract<T> {
                 let bias = &bias[first..][..block];
                 let block_of =
                     Block { contract: self, runs, weights, bias, out: out + group * positions * width + first };
+                // As many sums as there are registers for: with fewer than eight, products wait for each other.
+                let has_many_registers = S::REGISTER_COUNT >= 32;
                 match block {
-                    // Where there are 16 registers, eight outputs have no room.
-                    8 if V > 1 && S::REGISTER_COUNT < 32 => {
+                    16 if V == 1 && has_many_registers => block_of.run::<S, V, 16, 0, 16>(simd, places),
+                    16 if V == 1 || has_many_registers => {
+                        block_of.run::<S, V, 16, 0, 8>(simd, places);
+                        block_of.run::<S, V, 16, 8, 8>(simd, places);
+                    }
+                    16 => {
+                        block_of.run::<S, V, 16, 0, 4>(simd, places);
+                        block_of.run::<S, V, 16, 4, 4>(simd, places);
+                        block_of.run::<S, V, 16, 8, 4>(simd, places);
+                        block_of.run::<S, V, 16, 12, 4>(simd, places);
+                    }
+                    8 if V == 1 || has_many_registers => block_of.run::<S, V, 8, 0, 8>(simd, places),
+                    8 => {
                         block_of.run::<S, V, 8, 0, 4>(simd, places);
                         block_of.run::<S, V, 8, 4, 4>(simd, places);
                     }
-                    8 => block_of.run::<S, V, 8, 0, 8>(simd, places),
                     4 => block_of.run::<S, V, 4, 0, 4>(simd, places),
                     2 => block_of.run::<S, V, 2, 0, 2>(simd, places),
                     _ => block_of.run::<S, V, 1, 0, 1>(simd, places),
