@@ -11,7 +11,8 @@ import numpy as np
 
 from ferroket import ffi
 from ferroket.network.program import Program
-from ferroket.network.trace import Followed, Value, follow
+from ferroket.network.reader import Value
+from ferroket.network.trace import Followed, follow
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,8 @@ from ferroket.ansatz import first_layer
 from ferroket.ansatz.first_layer import FirstLayer
 from ferroket.ansatz.verification import cached_answer, shapes_of
 from ferroket.network.program import Program
-from ferroket.network.trace import UnreadableError, read
+from ferroket.network.reader import UnreadableError
+from ferroket.network.trace import read
 
 LogPsi = Callable[[Any, jax.Array], jax.Array]
 
