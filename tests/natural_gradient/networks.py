@@ -344,6 +344,12 @@ CASES = {
     "convolution": Case(
         lambda p, s: _convolved(p, s, window_strides=(1,), padding="SAME"), {"w": (3, 1, 4)}, ((1, 6),)
     ),
+    "convolution without positions": Case(
+        lambda p, s: out(s @ p["v"]) + _convolved(p, s[:2], window_strides=(1,), padding="VALID"),
+        {"v": (6, 3), "w": (3, 1, 4)},
+        ((1, 1), (1, 0)),
+        rows=("w",),
+    ),
     "convolution in groups": Case(
         lambda p, s: _convolved(p, s, 2, window_strides=(1,), padding="VALID", feature_group_count=2),
         {"w": (2, 1, 4)},

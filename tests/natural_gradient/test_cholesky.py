@@ -14,6 +14,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import ferroket as fk
+from ferroket import ffi
 from ferroket._compat.sharding import AXIS, CHECKS
 from ferroket.natural_gradient import cholesky as kernel
 from ferroket.natural_gradient import solve as systems
@@ -141,6 +142,47 @@ def test_blocks(n_rows: int, n_devices: int, length: int, n_steps: int) -> None:
     stages = blocks.stages()
     assert len(stages) == min(n_steps, 16)
     assert [step for stage in stages for step in range(*stage)] == list(range(n_steps))
+
+
+# On one device
+
+
+@pytest.mark.parametrize("side", [1, 127, 128, 129, 300])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(float, 1e-13), (complex, 1e-13), ("f4", 1e-5), ("c8", 1e-5)])
+def test_tiles(side: int, dtype: Any, tolerance: float) -> None:
+    matrix, right = system(side, np.dtype(dtype).type)
+    found = ffi.solve_positive(matrix, right)
+    assert found.dtype == matrix.dtype
+    assert residual(matrix, right, found) < tolerance
+
+
+@pytest.mark.parametrize("place", [0, 127, 128, 299])
+def test_no_solution(place: int) -> None:
+    for value in (-1e-3, np.nan):
+        matrix, right = system(300)
+        matrix[place, place] = value
+        assert np.isnan(ffi.solve_positive(matrix, right)).all()
+
+
+def test_derivatives_and_batches() -> None:
+    matrix, right = system(5)
+    rng = np.random.default_rng(1)
+    directions = rng.normal(size=(3, 5, 5))
+    directions += directions.transpose(0, 2, 1)
+
+    def solve(step: jax.Array, direction: jax.Array) -> jax.Array:
+        return ffi.solve_positive(jnp.asarray(matrix) + step * direction, (1 + step) * right)
+
+    found = jax.vmap(jax.jacfwd(solve), (None, 0))(0.0, directions)
+    for along, direction in zip(found, directions, strict=True):
+        solution = np.linalg.solve(matrix, right)
+        np.testing.assert_allclose(along, np.linalg.solve(matrix, right - direction @ solution), rtol=1e-9)
+
+
+def test_types_that_differ() -> None:
+    matrix, right = system(3)
+    with pytest.raises(TypeError, match="the matrix is float64 and the right-hand side float32: make them the same"):
+        ffi.solve_positive(matrix, right.astype("f4"))
 
 
 # Its public face

@@ -70,7 +70,7 @@ def layer(explanation: Explanation, name: str) -> Layer:
 def test_rbm() -> None:
     found = explained(nk.models.RBM(alpha=2, param_dtype=complex), linear_solver=nk.optimizer.solver.cholesky)
     assert found.matrix == "one complex Hermitian system of 24 unknowns"
-    assert found.solver == "cholesky"
+    assert found.solver == "fk.optimizer.solver.cholesky in the place of cholesky"
     kernel, bias = layer(found, "Dense/kernel"), layer(found, "Dense/bias")
     assert found.chunk_size is None
     assert kernel.form == "factors"
@@ -91,7 +91,7 @@ def test_rbm() -> None:
             "  visible_bias (6): rows of factors, 1.5e-05 GFLOP, 0.00146 MiB; "
             "a product with 6 inputs and one output at one position",
             "differentiated in Rust, in lanes: 4 operations, 1 of them products",
-            "solver: cholesky",
+            "solver: fk.optimizer.solver.cholesky in the place of cholesky",
             "memory of factors and rows on each device: 0.00714 MiB",
         ]
     )

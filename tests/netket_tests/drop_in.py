@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 DIFFERENCES = Path(__file__).with_name("differences.txt")
@@ -26,7 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _approx(expected: Any, rel: Any = None, abs: Any = None, nan_ok: bool = False) -> Any:
-    """NetKet's tests give arrays of JAX as tolerances, which pytest 9 refuses."""
+    """NetKet's tests give arrays of JAX, which pytest 9 refuses as tolerances and can't compare with."""
+    if hasattr(expected, "__array__"):
+        expected = np.asarray(expected)[()]
     rel, abs = (None if tolerance is None else float(tolerance) for tolerance in (rel, abs))
     return _PYTESTS_APPROX(expected, rel=rel, abs=abs, nan_ok=nan_ok)
 

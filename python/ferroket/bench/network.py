@@ -1,4 +1,4 @@
-"""``ferroket bench network``: networks alone, evaluated in Rust, beside XLA and the processor's peak, on one core."""
+"""``ferroket bench network``: networks alone, in Rust, beside XLA and the processor's peak, on one core."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,13 +16,18 @@ from ferroket.bench import models
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.report import Report, Row
 from ferroket.bench.timing import on_cores, paired, seconds
+from ferroket.natural_gradient.log_derivatives import by_xla, in_lanes, log_derivatives
+from ferroket.natural_gradient.structure import read as parameters_of
 from ferroket.network import Program, structure
 from ferroket.network.program import Contract, Pair
 
 OURS, XLA, _PEAK = "Ferroket", "XLA", "FMA peak"
+_AT_ONCE, _SHARES = "configurations at once in XLA", "time by operation"
 _SHAPE = (10, 10)
 _enable_x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64  # before JAX 0.8
 _CHUNK_SIZES = (16, 64, 256, 1024)
+_DIFFERENTIATED = 256
+"""So many configurations are differentiated at most: their log-derivatives take memory."""
 
 
 def _gcnn(point_group: bool, mode: str) -> Any:
@@ -50,7 +55,8 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     """Networks on configurations of a 10×10 lattice, on one core.
 
     Ours begins with the sums of the first layer, XLA with the configurations, at its best of several chunk sizes. The
-    peak is the time that the products alone would take at the rate of :func:`ferroket._lib.fma_rate`.
+    peak is the time that the products alone would take at the rate of :func:`ferroket._lib.fma_rate`. Log-derivatives
+    are those of each configuration for all parameters, in the form that an update takes them in.
 
     Args:
         cases: a part of the name of those to run; all by default.
@@ -65,6 +71,7 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     for name, (build, bar) in NETWORKS.items():
         found[name] = partial(_case, build, bar, batch, rounds, False)
         found[f"{name}, float32"] = partial(_case, build, None, batch, rounds, True)
+        found[f"{name}, log-derivatives"] = partial(_derivatives, build, min(batch, _DIFFERENTIATED), rounds)
     title = f"{batch} configurations of 10×10 sites"
     rows = run_cases(found, cases=cases, batch=batch)
     return Report(title, OURS, rows, {"cases": cases, "batch": batch, "rounds": rounds})
@@ -77,56 +84,109 @@ def _case(
         yield _measured(build(), bar, batch, rounds, name)
 
 
-def _measured(model: nn.Module, bar: float | None, batch: int, rounds: int, name: str) -> Row:
+def _example(model: nn.Module, batch: int) -> tuple[jax.Array, Any]:
+    """Configurations, and variables."""
     x = nk.hilbert.Spin(0.5, _SHAPE[0] * _SHAPE[1]).random_state(jax.random.key(0), batch, dtype=float)
-    variables = model.init(jax.random.key(1), x[:1])
+    return x, model.init(jax.random.key(1), x[:1])
+
+
+def _measured(model: nn.Module, bar: float | None, batch: int, rounds: int, name: str) -> Row:
+    x, variables = _example(model, batch)
     found = structure(model.apply, variables, x[0], key=(name, batch))
     layer, rest = found.first_layer, found.rest
     assert layer is not None, found.reason
     assert rest is not None, found.reason
     sums = jax.jit(jax.vmap(layer.sums, (None, 0)))(variables, x)
     operands, ours, network = jax.jit(rest.operands)(variables), jax.jit(rest.evaluate), jax.jit(model.apply)
-    tolerance = 10 * float(jnp.finfo(sums.dtype).eps) ** 0.5
-    expected = np.asarray(network(variables, x))
-    np.testing.assert_allclose(ours(sums, operands), expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
+    _assert_alike(np.asarray(ours(sums, operands)), np.asarray(network(variables, x)), sums.dtype)
 
     def in_chunks(size: int) -> None:
         for first in range(0, batch, size):
             jax.block_until_ready(network(variables, x[first : first + size]))
 
-    def best_of(size: int) -> float:
-        return min(seconds(partial(on_cores, partial(in_chunks, size), 1)) for _ in range(3))
-
-    size = min((size for size in _CHUNK_SIZES if batch % size == 0), key=best_of, default=batch)
-    contenders = {
-        OURS: lambda: on_cores(lambda: jax.block_until_ready(ours(sums, operands)), 1),
-        XLA: lambda: on_cores(lambda: in_chunks(size), 1),
-    }
-    times = paired(contenders, rounds=rounds)
-    rates: list[float] = []
-    on_cores(lambda: rates.extend(_lib.fma_rate() for _ in range(rounds)), 1)
-    rate = float(np.median(rates)) * (8 / sums.dtype.itemsize)
-    limits = {_PEAK: batch * _products(rest) / rate}
-    notes = {"configurations at once in XLA": str(size), "time by operation": _shares(rest, sums, operands)}
+    size = _fastest(in_chunks, batch)
+    times = _paired(lambda: ours(sums, operands), partial(in_chunks, size), rounds)
+    words, tables = (np.asarray(operand) for operand in operands)
+    notes = {_AT_ONCE: str(size), _SHARES: _shares(rest, words, tables, sums)}
+    limits = {_PEAK: batch * _products(rest) / _rate(sums.dtype, rounds)}
     return Row(name, times, limits, {} if bar is None else {XLA: bar}, notes)
 
 
-def _shares(rest: Program, sums: jax.Array, operands: Any) -> str:
+def _derivatives(build: Callable[[], nn.Module], batch: int, rounds: int, name: str) -> Iterator[Row]:
+    with _enable_x64(True):
+        model = build()
+        x, variables = _example(model, batch)
+        network = parameters_of(model.apply, variables["params"], {}, x[0])
+        mode = "real" if network.is_real else "complex"
+        found = in_lanes(network, mode)
+        assert not isinstance(found, str), found
+        leaves = jax.tree.leaves(variables["params"])
+
+        def of(made_by: Callable[..., Any], chunk_size: int | None = None) -> Callable[[], Any]:
+            return partial(jax.jit(partial(made_by, network, mode, chunk_size)), leaves, {}, x)
+
+        ours, theirs = of(log_derivatives), {size: of(by_xla, size) for size in _chunk_sizes(batch)}
+        size = _fastest(lambda size: jax.block_until_ready(theirs[size]()), batch)
+        _assert_alike(_flat(ours()), _flat(theirs[size]()), network.dtype)
+        times = _paired(ours, theirs[size], rounds)
+        words, tables = (np.asarray(operand) for operand in found.program.operands((leaves, [])))
+        notes = {_AT_ONCE: str(size), _SHARES: _shares(found.program, words, tables, x)}
+        yield Row(name, times, {_PEAK: batch * _products(found.program) / _rate(tables.dtype, rounds)}, notes=notes)
+
+
+def _flat(arrays: Any) -> np.ndarray:
+    """The numbers of a pytree, one behind the other."""
+    return np.concatenate([np.ravel(array) for array in jax.tree.leaves(arrays)])
+
+
+def _assert_alike(found: np.ndarray, expected: np.ndarray, dtype: Any) -> None:
+    tolerance = 10 * float(jnp.finfo(dtype).eps) ** 0.5
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
+
+
+def _chunk_sizes(batch: int) -> list[int]:
+    return [size for size in _CHUNK_SIZES if batch % size == 0] or [batch]
+
+
+def _fastest(run: Callable[[int], Any], batch: int) -> int:
+    """The chunk size with which it takes the least time."""
+    return min(
+        _chunk_sizes(batch), key=lambda size: min(seconds(lambda: on_cores(lambda: run(size), 1)) for _ in range(3))
+    )
+
+
+def _paired(ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int) -> dict[str, float]:
+    calls = {OURS: ours, XLA: theirs}
+    on_one = {name: partial(on_cores, partial(_wait_for, call), 1) for name, call in calls.items()}
+    return paired(on_one, rounds=rounds)
+
+
+def _wait_for(call: Callable[[], Any]) -> None:
+    jax.block_until_ready(call())
+
+
+def _rate(dtype: Any, rounds: int) -> float:
+    """How many products and sums of such numbers a core computes in a second."""
+    rates: list[float] = []
+    on_cores(lambda: rates.extend(_lib.fma_rate() for _ in range(rounds)), 1)
+    return float(np.median(rates)) * (8 / np.dtype(dtype).itemsize)
+
+
+def _shares(program: Program, words: np.ndarray, tables: np.ndarray, inputs: jax.Array) -> str:
     """How much of the time each kind of operation takes."""
-    words, tables = (np.asarray(operand) for operand in operands)
-    inputs = np.asarray(sums, float).ravel().tolist()
-    is_single = sums.dtype == np.float32
-    seconds = _lib.profile_network(words.tolist(), tables.astype(float).tolist(), inputs, is_single)
+    numbers = np.asarray(inputs, float).ravel().tolist()
+    is_single = tables.dtype == np.float32
+    seconds = _lib.profile_network(words.tolist(), tables.astype(float).tolist(), numbers, is_single)
     shares: Counter[str] = Counter()
-    for one, time in zip(rest.operations, seconds, strict=True):
+    for one, time in zip(program.operations, seconds, strict=True):
         shares[type(one).__name__.lower()] += round(100 * time / sum(seconds))
     return ", ".join(f"{kind} {share} %" for kind, share in shares.most_common())
 
 
-def _products(rest: Program) -> int:
+def _products(program: Program) -> int:
     """How many products and sums the products of a network take, for a configuration."""
     total = 0
-    for one in rest.operations:
+    for one in program.operations:
         if isinstance(one, Contract):
             total += 2 * one.places.size * one.out.shape[-1]
         elif isinstance(one, Pair):

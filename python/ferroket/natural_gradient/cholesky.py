@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from jax.lax import dynamic_slice, dynamic_slice_in_dim, dynamic_update_slice, dynamic_update_slice_in_dim
 from jax.lax.linalg import triangular_solve
 
+from ferroket import ffi
 from ferroket._compat.sharding import AXIS, device, on_each_device, varying_as
 
 _STEPS = 16
@@ -117,8 +118,7 @@ def _solve_rows(side: int, rows: jax.Array, right: jax.Array) -> jax.Array:
     n_devices = rows.shape[1] // n_rows
     if n_devices == 1:
         # Also where another such call is around this one, on each of several devices.
-        factor = jax.scipy.linalg.cho_factor(rows[:side, :side])
-        solution = jax.scipy.linalg.cho_solve(factor, right[:side])
+        solution = ffi.solve_positive(rows[:side, :side], right[:side])
     else:
         blocks = Blocks.of(n_rows, n_devices)
         solution = _solve_backward(blocks, _factor(blocks, _extended(blocks, side, rows, right)))[:n_rows]

@@ -255,6 +255,8 @@ def by_xla(
             pairs.setdefault(product.leaf, []).append(Pairs(numbers, of_sum))
             continue
         grouped = product.group(x, 1)
+        if not grouped.size or not delta.size:  # of no positions: ln ψ doesn't depend on it
+            continue
         if not jnp.issubdtype(grouped.dtype, jnp.inexact):  # samples as they are, whose products would overflow
             grouped = grouped.astype(delta.real.dtype)
         if product.bias is not None:

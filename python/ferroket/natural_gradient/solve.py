@@ -21,11 +21,11 @@ _OURS = (solvers.cholesky, solvers.cg)
 _COMPLEX = (*_NETKETS.values(), *_OURS)
 """Solvers that take complex Hermitian matrices."""
 
-_SHARED = [(_NETKETS["cholesky"], solvers.cholesky)]
-"""What several devices do together in the place of the defaults of NetKet's drivers, which each would do by itself."""
+_REPLACED = [(_NETKETS["cholesky"], solvers.cholesky)]
+"""What takes the place of the defaults of NetKet's drivers."""
 _with_fallback: Callable[[Solver, Solver], Any] | None = getattr(nk.optimizer.solver, "nan_fallback", None)
 if _with_fallback is not None:  # NetKet 3.20 has none
-    _SHARED += [(_NETKETS["cholesky_with_fallback"], _with_fallback(solvers.cholesky, _NETKETS["pinv_smooth"]))]
+    _REPLACED += [(_NETKETS["cholesky_with_fallback"], _with_fallback(solvers.cholesky, _NETKETS["pinv_smooth"]))]
 
 SHARED_FROM = 512
 """The number of unknowns from which several devices share the Cholesky factorisation.
@@ -57,19 +57,19 @@ def _is_among(known: Iterable[Solver], solver: Solver) -> bool:
     return any(function is one or function is getattr(one, "__wrapped__", None) for one in known)
 
 
-def shared(solver: Solver, side: int) -> Solver:
+def replaced(solver: Solver, side: int) -> Solver:
     """What solves a system in the place of a driver's solver.
 
-    The defaults of NetKet's drivers, ``cholesky`` and ``cholesky_with_fallback``, have each device factor the matrix
-    by itself. On more than one they share it from :data:`SHARED_FROM` unknowns on. Other solvers stay as they are.
+    The defaults of NetKet's drivers, ``cholesky`` and ``cholesky_with_fallback``, leave the matrix to LAPACK, on each
+    device by itself. On one CPU Rust factors it. Several devices share it from :data:`SHARED_FROM` unknowns on. Other
+    solvers stay as they are.
 
     Args:
         solver: What the driver has.
         side: The number of unknowns.
     """
-    if jax.device_count() == 1 or side < SHARED_FROM:
-        return solver
-    return next((together for alone, together in _SHARED if solver is alone), solver)
+    is_worth_it = jax.default_backend() == "cpu" if jax.device_count() == 1 else side >= SHARED_FROM
+    return next((ours for theirs, ours in _REPLACED if solver is theirs), solver) if is_worth_it else solver
 
 
 def in_words(solver: Solver, side: int) -> str:
@@ -81,11 +81,12 @@ def in_words(solver: Solver, side: int) -> str:
     """
     name = getattr(getattr(solver, "func", solver), "__name__", repr(solver))
     n_devices = jax.device_count()
+    is_replaced = replaced(solver, side) is not solver
     if n_devices == 1:
-        return name
-    if shared(solver, side) is not solver:
+        return f"fk.optimizer.solver.cholesky in the place of {name}" if is_replaced else name
+    if is_replaced:
         return f"fk.optimizer.solver.cholesky in the place of {name}: {n_devices} devices share the matrix"
-    if any(solver is alone for alone, _ in _SHARED):
+    if any(solver is theirs for theirs, _ in _REPLACED):
         return f"{name}, on each device: fewer than {SHARED_FROM} unknowns aren't worth sharing"
     if _is_among(_OURS, solver):
         return f"fk.optimizer.solver.{name}: {n_devices} devices share the matrix"
@@ -104,7 +105,7 @@ def solve(
     """Solves ``(matrix + diag_shift + proj_reg/n_samples) x = right``.
 
     Args:
-        solver: Takes a matrix and a vector, and gives the solution, alone or with what it tells. See :func:`shared`.
+        solver: Takes a matrix and a vector, and gives the solution, alone or with what it tells. See :func:`replaced`.
         matrix: Positive semidefinite.
         right: The right-hand side.
         diag_shift: Added to the diagonal.
@@ -118,7 +119,7 @@ def solve(
     matrix = matrix + diag_shift * jnp.eye(len(matrix), dtype=matrix.dtype)
     if proj_reg is not None:
         matrix = matrix + proj_reg / n_samples
-    solver = shared(solver, len(matrix))
+    solver = replaced(solver, len(matrix))
     wants_dv = dv is not None and "dv" in inspect.signature(solver).parameters
     solution = solver(matrix, right, dv=dv) if wants_dv else solver(matrix, right)
     if isinstance(solution, tuple):

@@ -18,6 +18,7 @@ mod dtypes;
 mod errors;
 mod first_layer;
 mod ising;
+mod linear_algebra;
 mod local_values;
 mod marker;
 mod network;
@@ -30,7 +31,7 @@ mod rules;
 mod testing;
 
 /// The handlers by the names under which they are registered.
-pub const HANDLERS: [(&str, Handler); 21] = [
+pub const HANDLERS: [(&str, Handler); 22] = [
     ("ferroket_chains_jastrow", chains::jastrow),
     ("ferroket_chains_rbm", chains::rbm),
     ("ferroket_chains_product", chains::product),
@@ -42,6 +43,7 @@ pub const HANDLERS: [(&str, Handler); 21] = [
     ("ferroket_first_layer", first_layer::sums),
     ("ferroket_network", network::values),
     ("ferroket_ising", ising::connected_elements),
+    ("ferroket_solve_positive", linear_algebra::solve_positive),
     ("ferroket_terms", padded::terms),
     ("ferroket_terms_compact", compact::terms),
     ("ferroket_terms_count", count::terms),
@@ -79,6 +81,7 @@ mod tests {
                 "ferroket_chains_network" => "answers",
                 "ferroket_determinants" => "n",
                 "ferroket_network" => "inputs",
+                "ferroket_solve_positive" => "matrix",
                 name if name.contains("chains") => "start",
                 _ => "x",
             };

@@ -4,7 +4,7 @@
 //! ⟨σ|O|σ'⟩ that don't vanish. Configurations are rows of `sites` values in the dtype of the samples. This crate knows
 //! nothing of Python, JAX or threads: a kernel works on the rows that it is given, and its caller deals the rows out.
 //!
-//! It has five rooms, each of which uses itself and those before it, and never one after it:
+//! It has rooms, each of which uses itself and those before it, and never one after it:
 //!
 //! 1. [`numbers`]: the types of samples and matrix elements, functions such as tanh as vector code, and numbers as planes
 //!    of vectors.
@@ -13,13 +13,16 @@
 //!    which configurations are the same.
 //! 4. [`amplitudes`]: ψ(σ') / ψ(σ) of wave functions that are known, restricted Boltzmann machines and Jastrow
 //!    amplitudes, and the local values of operators from them.
-//! 5. [`sampling`]: Markov chains of configurations that such amplitudes lead, by transition rules.
+//! 5. [`network`]: networks as programs of operations, for many configurations side by side.
+//! 6. [`sampling`]: Markov chains of configurations that such amplitudes lead, by transition rules.
+//! 7. [`linear_algebra`]: linear systems of large matrices, which several threads share.
 
 #![cfg_attr(test, allow(clippy::float_cmp))] // the numbers of the tests are exact
 
 pub mod amplitudes;
 pub mod connected;
 pub mod error;
+pub mod linear_algebra;
 pub mod network;
 pub mod numbers;
 pub mod sampling;

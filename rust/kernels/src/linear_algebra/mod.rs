@@ -1,0 +1,31 @@
+//! Linear systems of large matrices, which several threads share.
+
+mod cholesky;
+
+pub use cholesky::{Number, solve_positive};
+
+use std::sync::{Mutex, PoisonError};
+
+/// Who calls work for `0..n`, once for each number, in any order and on as many threads as there are; or why it didn't.
+pub trait Deal {
+    /// Why.
+    type Error;
+
+    /// Calls `work` for each.
+    fn deal(&self, n: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Self::Error>;
+}
+
+/// Calls `work` once with each of some things, which no two calls have.
+fn each<I: Send, D: Deal>(
+    deal: &D,
+    items: impl IntoIterator<Item = I>,
+    work: impl Fn(I) + Sync,
+) -> Result<(), D::Error> {
+    let cells: Vec<_> = items.into_iter().map(|item| Mutex::new(Some(item))).collect();
+    deal.deal(cells.len(), &|number| {
+        let item = cells[number].lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(item) = item {
+            work(item);
+        }
+    })
+}
