@@ -60,8 +60,9 @@ mod tests {
     #[test]
     fn systems_are_solved_on_all_pools() {
         let n = 300;
-        let number =
-            |place: usize| if place % (n + 1) == 0 { 2.0 * n as f64 } else { ((place % n + place / n) as f64).sin() };
+        let number = |place: usize| {
+            if place.is_multiple_of(n + 1) { 2.0 * n as f64 } else { ((place % n + place / n) as f64).sin() }
+        };
         let matrix: Vec<f64> = (0..n * n).map(number).collect();
         let right: Vec<f64> = (0..n).map(|place| (place as f64).cos()).collect();
         let solved = POOLS.map(|threads| {

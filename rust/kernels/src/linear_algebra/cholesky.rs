@@ -6,7 +6,7 @@
 use super::{Deal, each};
 use crate::numbers::with_subnormals;
 use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::cholesky::llt::factor;
+use faer::linalg::cholesky::llt::factor::{self, LltRegularization};
 use faer::linalg::matmul::matmul;
 use faer::linalg::matmul::triangular::{self, BlockStructure};
 use faer::linalg::triangular_solve::{
@@ -102,7 +102,13 @@ fn decompose<T: Number, D: Deal>(columns: &mut [Column<T>], deal: &D) -> Result<
         let Column { diagonal, below } = column;
         let memory = MemStack::new(&mut memory);
         let factored = with_subnormals(|| {
-            factor::cholesky_in_place(diagonal.view_mut(), Default::default(), Par::Seq, memory, Spec::default())
+            factor::cholesky_in_place(
+                diagonal.view_mut(),
+                LltRegularization::default(),
+                Par::Seq,
+                memory,
+                Spec::default(),
+            )
         });
         if factored.is_err() {
             return Ok(false);
@@ -141,7 +147,8 @@ fn solve_forward<T: Number, D: Deal>(columns: &[Column<T>], right: &mut [&mut [T
         let (part, others) = right[place..].split_first_mut().expect("as many");
         with_subnormals(|| solve_lower_triangular_in_place(column.diagonal.view(), vector_mut(part), Par::Seq));
         let part = vector(part);
-        each(deal, others.iter_mut().zip(&column.below), |(other, tile): (&mut &mut [T], &Tile<T>)| {
+        let others = others.iter_mut().map(|other| &mut **other);
+        each(deal, others.zip(&column.below), |(other, tile): (&mut [T], &Tile<T>)| {
             matmul(vector_mut(other), Accum::Add, tile.view(), part, -T::one(), Par::Seq);
         })?;
     }
