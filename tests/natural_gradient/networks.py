@@ -348,7 +348,6 @@ CASES = {
         lambda p, s: out(s @ p["v"]) + _convolved(p, s[:2], window_strides=(1,), padding="VALID"),
         {"v": (6, 3), "w": (3, 1, 4)},
         ((1, 1), (1, 0)),
-        rows=("w",),
     ),
     "convolution in groups": Case(
         lambda p, s: _convolved(p, s, 2, window_strides=(1,), padding="VALID", feature_group_count=2),
