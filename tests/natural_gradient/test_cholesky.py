@@ -251,6 +251,16 @@ def test_takes_complex() -> None:
     assert not systems.takes_complex(jnp.linalg.solve)
 
 
+@with_fallback
+def test_fallback_on_one_device() -> None:
+    """Of a matrix that isn't positive definite."""
+    matrix, right = indefinite(150, 140), system(150)[1]
+    netkets = nk.optimizer.solver.cholesky_with_fallback
+    assert systems.replaced(netkets, 150) is not netkets
+    found, _ = systems.solve(netkets, jnp.asarray(matrix), jnp.asarray(right), 0.0, None, 150)
+    assert difference(found, np.linalg.solve(matrix, right)) < 1e-9
+
+
 # On several devices
 
 

@@ -45,6 +45,16 @@ class Unreadable(nn.Module):
         return (y * jnp.arange(6.0)).sum(axis=-1)
 
 
+class WithoutPositions(nn.Module):
+    """A convolution of fewer sites than its kernel has."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = x.astype(float)
+        empty = nn.Conv(4, (3,), padding="VALID", param_dtype=float)(x[:, :2, None])
+        return nn.Dense(1, use_bias=False, param_dtype=float)(x)[..., 0] + empty.sum(axis=(1, 2))
+
+
 class NotUsed(nn.Module):
     """A parameter that ln ψ doesn't depend on."""
 
@@ -95,6 +105,11 @@ def test_rbm() -> None:
             "memory of factors and rows on each device: 0.00714 MiB",
         ]
     )
+
+
+def test_no_positions() -> None:
+    kernel = layer(explained(WithoutPositions()), "Conv_0/kernel")
+    assert kernel.found == "a product with 3 inputs and 4 outputs at 0 positions"
 
 
 def test_mlp() -> None:

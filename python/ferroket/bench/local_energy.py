@@ -12,7 +12,6 @@ import numpy as np
 from netket.vqs import MCState, get_local_kernel
 from netket.vqs.mc import kernels
 
-from ferroket import _lib
 from ferroket._compat.netket import log_psi_of
 from ferroket.bench import jobs, models
 from ferroket.bench.beside import all_cores, two_ranks
@@ -20,7 +19,7 @@ from ferroket.bench.cases import run as run_cases
 from ferroket.bench.hamiltonians import fermi_hubbard, heisenberg, ising, kagome
 from ferroket.bench.report import Report, Row
 from ferroket.bench.states import DETERMINANTS
-from ferroket.bench.timing import on_cores, paired, seconds
+from ferroket.bench.timing import on_cores, paired, peak_rate, seconds
 from ferroket.distributed import affinity
 from ferroket.operator import accelerate
 
@@ -278,6 +277,4 @@ def _flops(batch: int, rounds: int, name: str) -> Iterator[Row]:
     call = setup.ours_call()
     times = paired({OURS: partial(on_cores, call, 1)}, rounds=rounds)
     operations = 3 * (len(setup.connected()) - batch) * model.alpha * setup.x.shape[-1]
-    rates: list[float] = []
-    on_cores(lambda: rates.extend(_lib.fma_rate() for _ in range(rounds)), 1)
-    yield Row(name, times, limits={_PEAK: operations / float(np.median(rates))})
+    yield Row(name, times, limits={_PEAK: operations / peak_rate(rounds)})

@@ -15,7 +15,7 @@ from ferroket import _lib
 from ferroket.bench import models
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.report import Report, Row
-from ferroket.bench.timing import on_cores, paired, seconds
+from ferroket.bench.timing import on_cores, paired, peak_rate, seconds
 from ferroket.natural_gradient.log_derivatives import by_xla, in_lanes, log_derivatives
 from ferroket.natural_gradient.structure import read as parameters_of
 from ferroket.network import Program, structure
@@ -166,10 +166,8 @@ def _wait_for(call: Callable[[], Any]) -> None:
 
 
 def _rate(dtype: Any, rounds: int) -> float:
-    """How many products and sums of such numbers a core computes in a second."""
-    rates: list[float] = []
-    on_cores(lambda: rates.extend(_lib.fma_rate() for _ in range(rounds)), 1)
-    return float(np.median(rates)) * (8 / np.dtype(dtype).itemsize)
+    """How many products and sums of such numbers a core computes in a second at most."""
+    return peak_rate(rounds) * (8 / np.dtype(dtype).itemsize)
 
 
 def _shares(program: Program, words: np.ndarray, tables: np.ndarray, inputs: jax.Array) -> str:

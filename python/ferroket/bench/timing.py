@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from ferroket import _lib
 from ferroket.distributed import affinity
 
 T = TypeVar("T")
@@ -60,3 +61,8 @@ def on_cores(call: Callable[[], T], count: int) -> T:
         return call()
     finally:
         affinity.bind(allowed)
+
+
+def peak_rate(rounds: int) -> float:
+    """How many products and sums of 64-bit numbers one core computes in a second at most, the median of several."""
+    return statistics.median(on_cores(lambda: [_lib.fma_rate() for _ in range(rounds)], 1))

@@ -1,4 +1,4 @@
-"""The primitive ``solve_positive``: positive definite systems, by a Cholesky decomposition."""
+"""The primitive ``solve_positive``: positive definite systems, by a Cholesky factorisation."""
 
 from collections.abc import Sequence
 from typing import Any

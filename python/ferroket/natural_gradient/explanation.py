@@ -146,4 +146,4 @@ def layers_of(of_sample: LogDerivatives, n_samples: int, n_components: int, n_un
 
 
 def _count(number: int, what: str) -> str:
-    return f"{'one' if number == 1 else number} {what}{'s' if number > 1 else ''}"
+    return f"{'one' if number == 1 else number} {what}{'' if number == 1 else 's'}"

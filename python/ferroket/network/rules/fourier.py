@@ -22,7 +22,7 @@ def _fft(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]
     for axis, length in order:
         is_last = axis == axes[-1]
         if kind == "RFFT" and is_last:
-            value = multiplied(reader, value, axis, _transform(length, -1)[:, : length // 2 + 1])
+            value = _multiplied(reader, value, axis, _transform(length, -1)[:, : length // 2 + 1])
         elif kind == "IRFFT" and is_last:
             twice = np.where((2 * np.arange(length) % length == 0), 1, 2)[: length // 2 + 1, None]
             value = _real_of_product(reader, value, axis, twice * _transform(length, 1)[: length // 2 + 1] / length)
@@ -48,7 +48,7 @@ def _transformed(reader: Reader, value: Value, axis: int, sign: int) -> Value:
     if factor is None:
         scale = 1 if sign < 0 else length
         matrix = _transform(length, sign) / scale
-        return multiplied(reader, value, axis, matrix.real if length <= 2 else matrix)  # noqa: PLR2004 - e^πi is real
+        return _multiplied(reader, value, axis, matrix.real if length <= 2 else matrix)  # noqa: PLR2004 - e^πi is real
     other = length // factor
     first, second = np.ix_(np.arange(factor), np.arange(other))
     before = (first * other + second * factor) % length
@@ -74,11 +74,11 @@ def _real_of_product(reader: Reader, value: Value, axis: int, matrix: np.ndarray
     """The real part of a complex value times a matrix along an axis."""
     both = np.concatenate([np.moveaxis(places, axis, -1) for places in reader.places(value)], axis=-1)
     stacked = Value(both.shape, (reader.expressions.elements(both),))
-    made = multiplied(reader, stacked, both.ndim - 1, np.concatenate([matrix.real, -matrix.imag]))
+    made = _multiplied(reader, stacked, both.ndim - 1, np.concatenate([matrix.real, -matrix.imag]))
     return reader.value([np.moveaxis(reader.places(made)[0], -1, axis)])
 
 
-def multiplied(reader: Reader, value: Value, axis: int, matrix: np.ndarray) -> Value:
+def _multiplied(reader: Reader, value: Value, axis: int, matrix: np.ndarray) -> Value:
     """A value times a matrix ``(before, after)`` along an axis."""
     is_real = len(value.parts) > 1 and value.parts[1].name == "number" and value.parts[1].data == 0
     value = Value(value.shape, value.parts[:1]) if is_real else value

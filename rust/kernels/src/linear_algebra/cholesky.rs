@@ -1,4 +1,4 @@
-//! Positive definite systems, by a Cholesky decomposition tile by tile.
+//! Positive definite systems, by a Cholesky factorisation tile by tile.
 //!
 //! Buttari, Langou, Kurzak and Dongarra, Parallel Computing 35, 38 (2009), in the right-looking form. Each tile is an array of
 //! its own, so that its columns aren't a power of two apart, which caches can't hold together.
