@@ -31,6 +31,8 @@ except ImportError:
 OURS, DEFAULT, PACKED, BARE = "Ferroket", "NetKet", "NetKet packed", "bare network"
 _DOUBLE, _PEAK = "float64", "FMA peak"
 _CORES_BAR, _RANKS_BAR, _SINGLE_BAR = 1.7, 1.8, 1.6
+# Ours may take 1.15 times the time of the bare network on exactly the configurations that matter.
+_BARE_BAR = 1 / 1.15
 # How many times faster than NetKet's fastest local energies of networks have to be.
 _NETWORK_BARS = {
     **{"MLP": 1.7, "ResCNN": 15.0, "ResCNN, 16 features": 25.0, "GCNN": 30.0},
@@ -220,7 +222,7 @@ def times_of(
 
 
 def _network(build: Callable[[], Any], model: Any, bar: float, batch: int, rounds: int, name: str) -> Iterator[Row]:
-    """Any network, and how many times faster than NetKet's it has to be."""
+    """Any network, and how many times faster than NetKet's and than the bare one it has to be."""
     setup = _Setup(build(), model, batch)
     peers = setup.netkets(_CHUNK_SIZES)
     setup.compare(list(peers.values()), 1e-10)
@@ -235,7 +237,7 @@ def _network(build: Callable[[], Any], model: Any, bar: float, batch: int, round
 
     contenders = {OURS: setup.ours_call(), **peers, BARE: _best([bare(size) for size in _CHUNK_SIZES[1:]])}
     times = paired(contenders, rounds=rounds, warmup=2)
-    yield Row(name, times, bars=dict.fromkeys(peers, bar))
+    yield Row(name, times, bars={**dict.fromkeys(peers, bar), BARE: _BARE_BAR})
 
 
 _SINGLE = "float32 beside float64"
