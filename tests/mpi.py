@@ -129,6 +129,7 @@ def environment(mpi: str = "mpich", **extra: str) -> dict[str, str]:
     """The environment of a job: this one, less what belongs to launchers and to the runtime, and with no cache."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE)}
     own = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "FERROKET_CACHE": "off"}
+    own["PYTHONFAULTHANDLER"] = "1"  # see run_command
     if mpi in MPIS:
         # Intel's mpirun is a script that looks for its parts on PATH.
         own["PATH"] = f"{MPIS[mpi].prefix / 'bin'}:{os.environ['PATH']}"
@@ -172,6 +173,9 @@ def run_command(
     try:
         stdout, stderr = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
+        send(signal.SIGABRT, [pid for pid in processes(tag) if is_python(pid)])  # each says where it is
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=SOON)
         kill(tag)
         stdout, stderr = process.communicate()
         pytest.fail(f"still running after {timeout} s, killed\n{stdout}\n{stderr}")
@@ -188,9 +192,20 @@ def run_command(
 
 def kill(tag: str) -> None:
     """Kills the processes that have a variable."""
-    for pid in processes(tag):
+    send(signal.SIGKILL, processes(tag))
+
+
+def send(number: signal.Signals, pids: Sequence[int]) -> None:
+    """Sends a signal to those that are still there."""
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
+
+
+def is_python(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/exe").resolve().name.startswith("python")
+    return False
 
 
 def processes(tag: str) -> list[int]:
