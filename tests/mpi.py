@@ -129,7 +129,7 @@ def environment(mpi: str = "mpich", **extra: str) -> dict[str, str]:
     """The environment of a job: this one, less what belongs to launchers and to the runtime, and with no cache."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE)}
     own = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "FERROKET_CACHE": "off"}
-    own["PYTHONFAULTHANDLER"] = "1"  # see run_command
+    own["PYTHONFAULTHANDLER"] = "1"  # so that a process that run_command aborts prints its stacks
     if mpi in MPIS:
         # Intel's mpirun is a script that looks for its parts on PATH.
         own["PATH"] = f"{MPIS[mpi].prefix / 'bin'}:{os.environ['PATH']}"
@@ -203,6 +203,7 @@ def send(number: signal.Signals, pids: Sequence[int]) -> None:
 
 
 def is_python(pid: int) -> bool:
+    """Whether a process runs Python; no if it has ended."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/exe").resolve().name.startswith("python")
     return False

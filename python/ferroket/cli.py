@@ -169,6 +169,14 @@ def network(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batc
 
 
 @bench.command()
+def gram(json: Json = None, plot: Plot = None, cases: Cases = "", rounds: Turns = 5) -> None:
+    """The Gram matrix of an update, compared with the product of the Jacobian and the processor's peak."""
+    from ferroket.bench import gram
+
+    _show(gram.run(cases=cases, rounds=rounds), json, plot)
+
+
+@bench.command()
 def solve(json: Json = None, plot: Plot = None, cases: Cases = "", rounds: Turns = 5) -> None:
     """The linear system of an update, compared with LAPACK and the processor's peak."""
     from ferroket.bench import solve

@@ -1,10 +1,12 @@
-"""The primitive ``solve_positive``: positive definite systems, by a Cholesky factorisation."""
+"""The primitives ``solve_positive`` and ``gram_tiles``: what updates need of linear algebra, on CPUs."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import jax.scipy.linalg
+import numpy as np
 from jax.interpreters import ad
 
 from ferroket.ffi.primitives import make_primitive, on_one_device
@@ -46,3 +48,43 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[jax.Arra
 solve_positive_p = make_primitive(
     "solve_positive", _types, target="ferroket_solve_positive", reference=_reference, jvp=_jvp
 )
+
+
+def gram_tiles(
+    terms: Sequence[tuple[str, Sequence[jax.Array]]],
+    device: Any,
+    shape: tuple[int, int, int, int],
+    dtype: Any,
+    side: int,
+) -> jax.Array:
+    """Products of the rows of a device's samples with those of all, tile by tile.
+
+    Args:
+        terms: what it is the sum of: ``"factors"`` with x of samples with rows and with columns, ``(n, B, P, I)`` and
+            ``(N, B, P, I)``, and δ of both, ``(n, C, B, P, O)`` and ``(N, C, B, P, O)``; or ``"rows"`` with those of
+            both, ``(n, C, K)`` and ``(N, C, K)``, and a mean ``(C, K)`` that is subtracted from them.
+        device: the place of the n samples among all N.
+        shape: ``(n, C, N, C)``.
+        dtype: that of the result: real parts of products, or all of them.
+        side: how many samples a tile has.
+
+    Returns:
+        All products if n is N; else those of the tiles on the diagonal, and of those behind it up to half way round.
+    """
+    precision = np.zeros(0, dtype).real.dtype
+    of_complex = np.result_type(precision, np.complex64)
+    arrays = [
+        array.astype(of_complex if jnp.iscomplexobj(array) else precision) for _, arrays in terms for array in arrays
+    ]
+    kinds = " ".join(kind for kind, _ in terms)
+    (matrix,) = gram_tiles_p(
+        jnp.asarray(device, np.int32), *arrays, terms=kinds, shape=tuple(shape), dtype=np.dtype(dtype), side=side
+    )
+    return matrix
+
+
+def _types_of_gram(device: Any, *_: Any, shape: tuple[int, ...], dtype: Any, **__: Any) -> list[Any]:
+    return [on_one_device(device, shape, dtype)]
+
+
+gram_tiles_p = make_primitive("gram_tiles", _types_of_gram, target="ferroket_gram")

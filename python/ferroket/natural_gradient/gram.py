@@ -9,10 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ferroket._compat.sharding import varying_as
+from ferroket import ffi
+from ferroket._compat.sharding import device, varying_as
 from ferroket.natural_gradient.log_derivatives import MEMORY, Factors, LogDerivatives
 from ferroket.natural_gradient.pairs import Pairs
-from ferroket.natural_gradient.tiles import hermitian
+from ferroket.natural_gradient.tiles import completed, hermitian, length_of
 
 _UNROLLED = 4
 """How many pairs of positions are written one after the other. More are a loop."""
@@ -34,25 +35,92 @@ def gram(rows: LogDerivatives, columns: LogDerivatives) -> jax.Array:
     Returns:
         ``(n, C, R·n, C)``: Re(G·G'*), or G·G'* for a holomorphic ln ψ.
     """
+    if not (columns.factors or columns.rows):
+        return _by_xla(rows, columns)
+    result: jax.Array = jax.lax.platform_dependent(rows, columns, cpu=_in_rust, default=_by_xla)
+    return result
+
+
+def _by_xla(rows: LogDerivatives, columns: LogDerivatives) -> jax.Array:
     is_holomorphic = columns.is_holomorphic
-    terms: list[_Term] = [
-        (partial(Pairs.gram, is_holomorphic=is_holomorphic), rows.pairs[leaf], pairs)
-        for leaf, pairs in columns.pairs.items()
-    ]
-    written = []
-    for leaf, factors in columns.factors.items():
-        if cost_of(factors, len(factors.x)).prefers_rows:
-            written.append(leaf)
-        else:
-            of_tile = partial(_factors_of_tile, is_holomorphic=is_holomorphic)
-            terms.append((of_tile, *_for_precision(rows.factors[leaf], factors)))
+    written, kept = _by_form(columns)
+    terms = _of_pairs(rows, columns)
+    of_tile = partial(_factors_of_tile, is_holomorphic=is_holomorphic)
+    terms += [(of_tile, *_for_precision(rows.factors[leaf], columns.factors[leaf])) for leaf in kept]
     terms += [_rows_term(*both, is_holomorphic) for both in _joined(rows.rows, columns.rows)]
     total = _sum(terms) if terms else None
-    for leaf in written:
+    total = _with_written(
+        total, rows, columns, written, lambda some, others: _sum([_rows_term(some, others, is_holomorphic)])
+    )
+    return total.astype(_dtype_of(columns))
+
+
+def _in_rust(rows: LogDerivatives, columns: LogDerivatives) -> jax.Array:
+    """As :func:`_by_xla`; sums over pairs are left to XLA."""
+    written, kept = _by_form(columns)
+    some, *_ = jax.tree.leaves((columns.factors, columns.rows))
+    n_columns, n_rows = len(some), len(jax.tree.leaves((rows.factors, rows.rows))[0])
+    n_devices = n_columns // n_rows
+    n_components = _components(columns)
+    shape, side = (n_rows, n_components, n_columns, n_components), length_of(n_rows)
+    place = device() if n_devices > 1 else 0
+
+    def of(terms: list[tuple[str, Any]]) -> jax.Array:
+        return ffi.gram_tiles(terms, place, shape, _dtype_of(columns), side)
+
+    def of_rows(some: jax.Array, others: jax.Array) -> tuple[str, Any]:
+        return "rows", (some, others, others.mean(axis=0))
+
+    terms = []
+    for leaf in kept:
+        some, others = _for_precision(rows.factors[leaf], columns.factors[leaf])
+        terms.append(("factors", (some.x, others.x, some.delta, others.delta)))
+    terms += [of_rows(*both) for both in _joined(rows.rows, columns.rows)]
+    total = of(terms) if terms else None
+    total = _with_written(total, rows, columns, written, lambda some, others: of([of_rows(some, others)]))
+    total = completed(total, side) if n_devices > 1 else total
+    pairs = _of_pairs(rows, columns)
+    return total + _sum(pairs).astype(total.dtype) if pairs else total
+
+
+def _components(columns: LogDerivatives) -> int:
+    """How many rows each sample has."""
+    for factors in columns.factors.values():
+        return factors.delta.shape[1]
+    return next(iter(columns.rows.values())).shape[1]
+
+
+def _dtype_of(columns: LogDerivatives) -> Any:
+    """That of the matrix: complex for a holomorphic ln ψ."""
+    dtype = jnp.result_type(*jax.tree.leaves((columns.factors, columns.rows, columns.pairs)))
+    real = jnp.finfo(dtype).dtype
+    return jnp.result_type(real, jnp.complex64) if columns.is_holomorphic else real
+
+
+def _by_form(columns: LogDerivatives) -> tuple[list[int], list[int]]:
+    """The parameters with factors whose rows take fewer operations, and the others."""
+    by_rows = {leaf: cost_of(factors, len(factors.x)).prefers_rows for leaf, factors in columns.factors.items()}
+    return [leaf for leaf in by_rows if by_rows[leaf]], [leaf for leaf in by_rows if not by_rows[leaf]]
+
+
+def _of_pairs(rows: LogDerivatives, columns: LogDerivatives) -> list[_Term]:
+    of_tile = partial(Pairs.gram, is_holomorphic=columns.is_holomorphic)
+    return [(of_tile, rows.pairs[leaf], pairs) for leaf, pairs in columns.pairs.items()]
+
+
+def _with_written(
+    total: jax.Array | None,
+    rows: LogDerivatives,
+    columns: LogDerivatives,
+    leaves: list[int],
+    of_rows: Callable[[jax.Array, jax.Array], jax.Array],
+) -> jax.Array:
+    """A sum with the products of the rows that the factors of some parameters stand for."""
+    for leaf in leaves:
         # One after the other, so that no two need their memory at once.
         total, rows, columns = jax.lax.optimization_barrier((total, rows, columns))
         for both in _blocks(rows.factors[leaf], columns.factors[leaf]):
-            term = _sum([_rows_term(*both, is_holomorphic)])
+            term = of_rows(*both)
             total = term if total is None else total + term
     assert total is not None
     return total
@@ -217,6 +285,6 @@ def _factors_of_tile(rows: Factors, columns: Factors, is_holomorphic: bool) -> j
     def add(total: jax.Array, pair: jax.Array) -> tuple[jax.Array, None]:
         return total + of_pair(*pair), None
 
-    dtype = jnp.result_type(rows.delta, columns.delta) if is_holomorphic else columns.delta.real.dtype
+    dtype = jnp.result_type(columns.delta, jnp.complex64) if is_holomorphic else columns.delta.real.dtype
     start = varying_as(jnp.zeros(shape, dtype), rows.delta)
     return jax.lax.scan(add, start, jnp.asarray(pairs))[0]

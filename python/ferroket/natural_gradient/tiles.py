@@ -28,8 +28,8 @@ def hermitian(function: Callable[[Any, Any], jax.Array], rows: Any, columns: Any
     """
     n_rows, n_columns = (len(jax.tree.leaves(side)[0]) for side in (rows, columns))
     n_devices = n_columns // n_rows
-    n_tiles = -(-n_rows // _LENGTH.get(jax.default_backend(), _LENGTH_ELSEWHERE))
-    length = -(-n_rows // n_tiles)
+    length = length_of(n_rows)
+    n_tiles = -(-n_rows // length)
 
     def compute(top: Any, left: Any) -> jax.Array:
         cut = jax.lax.dynamic_slice_in_dim
@@ -66,7 +66,24 @@ def hermitian(function: Callable[[Any, Any], jax.Array], rows: Any, columns: Any
     places = [(row, distance) for row in range(n_tiles) for distance in range(half + 1)]
     matrix = jax.lax.scan(put, matrix, jnp.asarray(places))[0]
 
-    blocks = jnp.moveaxis(matrix.reshape(n_rows, -1, n_devices, n_rows, shape.shape[3]), 2, 0)
+    return completed(matrix, length)
+
+
+def length_of(n_rows: int) -> int:
+    """How many samples a tile has on each side, of so many on a device: all but the last one."""
+    n_tiles = -(-n_rows // _LENGTH.get(jax.default_backend(), _LENGTH_ELSEWHERE))
+    return -(-n_rows // n_tiles)
+
+
+def completed(matrix: jax.Array, length: int) -> jax.Array:
+    """The rows of one of several devices in a Hermitian matrix ``(n, C, R·n, C)``, of which it has half of the tiles.
+
+    These are for each row of tiles those from its diagonal to half way round.
+    """
+    n_rows, _, n_columns, n_components = matrix.shape
+    n_devices, n_tiles = n_columns // n_rows, -(-n_rows // length)
+    half, first = n_devices * n_tiles // 2, device() * n_tiles
+    blocks = jnp.moveaxis(matrix.reshape(n_rows, -1, n_devices, n_rows, n_components), 2, 0)
     others = jnp.moveaxis(jax.vmap(_mirrored)(exchanged(blocks)), 0, 2).reshape(matrix.shape)
     of_row = jnp.arange(n_rows) // length
     of_column = (of_row + n_tiles * jnp.arange(n_devices)[:, None]).reshape(-1)

@@ -31,7 +31,7 @@ mod rules;
 mod testing;
 
 /// The handlers by the names under which they are registered.
-pub const HANDLERS: [(&str, Handler); 22] = [
+pub const HANDLERS: [(&str, Handler); 23] = [
     ("ferroket_chains_jastrow", chains::jastrow),
     ("ferroket_chains_rbm", chains::rbm),
     ("ferroket_chains_product", chains::product),
@@ -43,6 +43,7 @@ pub const HANDLERS: [(&str, Handler); 22] = [
     ("ferroket_first_layer", first_layer::sums),
     ("ferroket_network", network::values),
     ("ferroket_ising", ising::connected_elements),
+    ("ferroket_gram", linear_algebra::gram),
     ("ferroket_solve_positive", linear_algebra::solve_positive),
     ("ferroket_terms", padded::terms),
     ("ferroket_terms_compact", compact::terms),
@@ -80,6 +81,7 @@ mod tests {
             let first = match name {
                 "ferroket_chains_network" => "answers",
                 "ferroket_determinants" => "n",
+                "ferroket_gram" => "device",
                 "ferroket_network" => "inputs",
                 "ferroket_solve_positive" => "matrix",
                 name if name.contains("chains") => "start",

@@ -187,34 +187,10 @@ fn conjugate<T: ComplexField>(numbers: &mut [T]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::Order;
     use super::*;
     use num_complex::Complex;
     use proptest::prelude::*;
-    use std::convert::Infallible;
-
-    /// In this order on one thread, or each on a thread of its own.
-    enum Order {
-        Forward,
-        Backward,
-        AtOnce,
-    }
-
-    impl Deal for Order {
-        type Error = Infallible;
-
-        fn deal(&self, n: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Infallible> {
-            match self {
-                Self::Forward => (0..n).for_each(work),
-                Self::Backward => (0..n).rev().for_each(work),
-                Self::AtOnce => std::thread::scope(|scope| {
-                    for number in 0..n {
-                        scope.spawn(move || work(number));
-                    }
-                }),
-            }
-            Ok(())
-        }
-    }
 
     fn solved<T: Number>(matrix: &[T], right: &[T], order: &Order) -> Option<Vec<T>> {
         let mut solution = right.to_vec();

@@ -1,8 +1,10 @@
-//! Linear systems of large matrices, which several threads share.
+//! Gram matrices of log-derivatives and the linear systems of updates, which several threads share.
 
 mod cholesky;
+mod gram;
 
 pub use cholesky::{Number, solve_positive};
+pub use gram::{Scalar, Shape, Sides, Term, gram};
 
 use std::sync::{Mutex, PoisonError};
 
@@ -28,4 +30,34 @@ fn each<I: Send, D: Deal>(
             work(item);
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Deal;
+    use std::convert::Infallible;
+
+    /// In this order on one thread, or each on a thread of its own.
+    pub(super) enum Order {
+        Forward,
+        Backward,
+        AtOnce,
+    }
+
+    impl Deal for Order {
+        type Error = Infallible;
+
+        fn deal(&self, n: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Infallible> {
+            match self {
+                Self::Forward => (0..n).for_each(work),
+                Self::Backward => (0..n).rev().for_each(work),
+                Self::AtOnce => std::thread::scope(|scope| {
+                    for number in 0..n {
+                        scope.spawn(move || work(number));
+                    }
+                }),
+            }
+            Ok(())
+        }
+    }
 }

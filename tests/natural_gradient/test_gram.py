@@ -1,0 +1,93 @@
+"""Gram matrices of random log-derivatives: in Rust and by XLA, against rows that are written down."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ferroket.natural_gradient import gram, tiles
+from ferroket.natural_gradient.log_derivatives import Factors, LogDerivatives
+
+N_SAMPLES = 21
+
+
+def random_numbers(rng: np.random.Generator, dtype: type, *shape: int) -> jax.Array:
+    numbers = rng.normal(size=shape) + 1j * rng.normal(size=shape)
+    return jnp.asarray((numbers if np.issubdtype(dtype, np.complexfloating) else numbers.real).astype(dtype))
+
+
+def random_derivatives(dtypes: tuple[type, type, type], n_components: int, is_holomorphic: bool) -> LogDerivatives:
+    """Of factors that are multiplied, of some whose rows take fewer operations, and of rows."""
+    rng = np.random.default_rng(5)
+    of_x, of_delta, of_rows = dtypes
+    factors = {
+        leaf: Factors(
+            random_numbers(rng, of_x, N_SAMPLES, parts, positions, n_in),
+            random_numbers(rng, of_delta, N_SAMPLES, n_components, parts, positions, n_out),
+            product=None,  # type: ignore[arg-type]  # for vectors of parameters
+        )
+        for leaf, (parts, positions, n_in, n_out) in enumerate([(1, 1, 4, 3), (2, 2, 5, 9), (1, 40, 2, 3)])
+    }
+    rows = {
+        3 + i: random_numbers(rng, of_rows, N_SAMPLES, n_components, *shape)
+        for i, shape in enumerate([(2, 3), (4,), (300,)])
+    }
+    return LogDerivatives(factors, {}, rows, None, is_holomorphic)  # type: ignore[arg-type]
+
+
+def expected(derivatives: LogDerivatives) -> np.ndarray:
+    """``(Ns, C, Ns, C)`` of rows without their means."""
+    parts = [factors.rows() for factors in derivatives.factors.values()] + list(derivatives.rows.values())
+    rows = np.concatenate([np.asarray(part).reshape(*part.shape[:2], -1) for part in parts], axis=2)
+    rows = rows.astype(np.result_type(rows, np.float64))
+    rows -= rows.mean(axis=0)
+    products = np.einsum("scn,tdn->sctd", rows, rows.conj())
+    return products if derivatives.is_holomorphic else products.real
+
+
+def centred(matrix: np.ndarray) -> np.ndarray:
+    matrix = matrix - matrix.mean(axis=0, keepdims=True)
+    return matrix - matrix.mean(axis=2, keepdims=True)
+
+
+@pytest.mark.parametrize("function", [gram._in_rust, gram._by_xla])
+@pytest.mark.parametrize(
+    ("dtypes", "n_components", "is_holomorphic"),
+    [
+        ((np.float64, np.float64, np.float64), 1, False),
+        ((np.float64, np.complex128, np.complex128), 1, False),
+        ((np.complex128, np.complex128, np.float64), 2, False),
+        ((np.complex128, np.complex128, np.complex128), 1, True),
+        ((np.float64, np.complex128, np.complex128), 1, True),
+        ((np.complex128, np.float64, np.complex128), 1, True),
+        ((np.float32, np.float32, np.float32), 2, False),
+        ((np.float32, np.complex64, np.complex64), 1, True),
+    ],
+)
+@pytest.mark.parametrize("length", [128, 6])
+def test_products_of_rows(
+    function: Callable[..., jax.Array],
+    dtypes: tuple[type, type, type],
+    n_components: int,
+    is_holomorphic: bool,
+    length: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In one tile, and in several of which the last one isn't full."""
+    monkeypatch.setitem(tiles._LENGTH, "cpu", length)
+    derivatives = random_derivatives(dtypes, n_components, is_holomorphic)
+    by_rows = [gram.cost_of(factors, N_SAMPLES).prefers_rows for factors in derivatives.factors.values()]
+    assert by_rows == [False, False, True]
+    found = np.asarray(jax.jit(function)(derivatives, derivatives))
+    right = expected(derivatives)
+    dtype = np.result_type(*dtypes)
+    assert found.dtype == (dtype if is_holomorphic else np.finfo(dtype).dtype)
+    tolerance = 1e-13 if found.real.dtype == np.float64 else 1e-5
+    np.testing.assert_allclose(centred(found), right, atol=tolerance * np.abs(right).max())
+
+
+def test_it_is_in_rust_on_cpus() -> None:
+    derivatives = random_derivatives((np.float64, np.float64, np.float64), 1, is_holomorphic=False)
+    assert "ferroket_gram" in jax.jit(gram.gram).lower(derivatives, derivatives).as_text()
