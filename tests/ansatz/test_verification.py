@@ -12,7 +12,7 @@ import pytest
 import ferroket as fk
 from ferroket.ansatz import first_layer
 from ferroket.ansatz.first_layer import FirstLayer
-from ferroket.ansatz.verification import TRACED, mismatch_reason
+from ferroket.ansatz.verification import TRACED, mismatch_reason, perturbed
 from ferroket.bench import models
 from ferroket.local_energy.any_network import updated_factors
 from ferroket.natural_gradient import verification as of_derivatives
@@ -135,3 +135,30 @@ def test_large_logarithms_in_single_precision() -> None:
         mismatch_reason(lambda v, x: 1j * (log_psi(v, x) + 2 * np.pi), lambda v, x: 1j * log_psi(v, x), variables, x)
         is None
     )
+
+
+def test_random_variables() -> None:
+    """All floats are moved, each by numbers of its own, and nothing else is."""
+    arrays = {
+        "a": jnp.ones((40, 50)),
+        "b": jnp.ones((40, 50), jnp.float32),
+        "c": jnp.ones((40, 50), complex),
+        "n": jnp.arange(3),
+        "none": jnp.zeros(0),
+    }
+    variables = {"params": arrays, "state": {"a": jnp.ones(3)}}
+    found = perturbed(variables, 1.0, 0)
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), found) == jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype), variables
+    )
+    np.testing.assert_array_equal(found["state"]["a"], 1)
+    np.testing.assert_array_equal(found["params"]["n"], arrays["n"])
+    a, b, c = (np.asarray(found["params"][name]) - 1 for name in "abc")
+    # A leaf 1 moves by its own size and by 0.3 + 1, both times a normal number.
+    for moved in (a, b, c.real, c.imag):
+        assert moved.std() == pytest.approx(np.sqrt(1 + 1.3**2), rel=0.1)
+    independent = np.corrcoef([a.ravel(), b.ravel(), c.real.ravel(), c.imag.ravel()])
+    np.testing.assert_allclose(independent, np.eye(4), atol=0.1)
+    same = perturbed(variables, 0.0, 1)
+    jax.tree.map(np.testing.assert_array_equal, same, variables)
+    assert perturbed({"params": {}}, 1.0, 0) == {"params": {}}

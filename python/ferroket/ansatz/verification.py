@@ -6,6 +6,8 @@ isn't equal to rounding isn't used, and the reason is told.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -144,9 +146,8 @@ def mismatch_reason(found: LogPsi, own: LogPsi, variables: Any, x: jax.Array) ->
     """
 
     @jax.jit
-    def compare(spread: jax.Array, key: jax.Array, variables: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        moved = perturbed(variables, spread, key)
-        a, b = found(moved, x), own(moved, x)
+    def compare(variables: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        a, b = found(variables, x), own(variables, x)
         precise = jnp.promote_types(b.dtype, jnp.float32)
         a, b = a.astype(jnp.promote_types(precise, a.dtype)), b.astype(precise)
         tolerance = 10 * jnp.finfo(precise).eps ** 0.5
@@ -163,28 +164,41 @@ def mismatch_reason(found: LogPsi, own: LogPsi, variables: Any, x: jax.Array) ->
         return TRACED
     is_sure = False
     for place, spread in enumerate(SPREADS):
-        is_same, has_numbers = compare(jnp.float32(spread), jax.random.key(place), variables, x)
+        is_same, has_numbers = compare(perturbed(variables, spread, place), x)
         if not bool(is_same):
             return "what is found of it gives other values than the network itself"
         is_sure |= bool(has_numbers)
     return None if is_sure else "its values aren't finite, and nothing can be compared with them"
 
 
-def perturbed(variables: Any, spread: jax.Array, key: jax.Array) -> Any:
+def perturbed(variables: Any, spread: float, seed: int) -> Any:
     """Random variables near some; other collections than parameters stay as they are."""
     if isinstance(variables, dict) and "params" in variables:
-        return {**variables, "params": perturbed(variables["params"], spread, key)}
-    leaves, treedef = jax.tree.flatten(variables)
+        return {**variables, "params": perturbed(variables["params"], spread, seed)}
+    # One draw for all arrays, in a program of its own: XLA would compile the generator once for each of them.
+    noise = _noise(jax.random.key(seed), sum(map(jnp.size, jax.tree.leaves(variables))))
+    return _moved(variables, jnp.float32(spread), noise)
 
-    def moved(leaf: Any, key: jax.Array) -> Any:
+
+@partial(jax.jit, static_argnums=1)
+def _noise(key: jax.Array, count: int) -> jax.Array:
+    return jax.random.normal(key, (4, count), jnp.float32)
+
+
+@jax.jit
+def _moved(variables: Any, spread: jax.Array, noise: jax.Array) -> Any:
+    def moved(leaf: Any, noise: jax.Array) -> jax.Array:
         leaf = jnp.asarray(leaf)
         if not jnp.issubdtype(leaf.dtype, jnp.inexact):
             return leaf
         # Where the network's own parameters are no numbers, others may tell.
         leaf = jnp.where(jnp.isfinite(leaf) | (spread == 0), leaf, 0)
-        by, more = (jax.random.normal(key, leaf.shape, leaf.dtype) for key in jax.random.split(key))
+        noise = noise.reshape(4, *leaf.shape)
+        by, more = noise[:2] + 1j * noise[2:] if jnp.iscomplexobj(leaf) else noise[:2]
         size = 0.3 + jnp.sqrt((jnp.abs(leaf) ** 2).mean()) if leaf.size else 0.0
         return (leaf + spread * (leaf * by + size * more)).astype(leaf.dtype)
 
-    keys = jax.random.split(key, max(len(leaves), 1))
-    return jax.tree.unflatten(treedef, [moved(leaf, key) for leaf, key in zip(leaves, keys, strict=False)])
+    leaves, treedef = jax.tree.flatten(variables)
+    ends = np.cumsum([0, *map(jnp.size, leaves)])
+    parts = [noise[:, start:end] for start, end in pairwise(ends)]
+    return jax.tree.unflatten(treedef, [moved(*both) for both in zip(leaves, parts, strict=True)])

@@ -99,11 +99,9 @@ def _compared(log_psi: Callable[..., Any], parameters: Any, state: Any, samples:
 
         return [jnp.conj(leaf) for leaf in jax.tree.leaves(jax.grad(along)(parameters))]
 
-    def compare(spread: jax.Array, key: jax.Array, parameters: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        of_parameters, of_weights = jax.random.split(key)
-        moved = perturbed(parameters, spread, of_parameters)
-        weights = jax.random.normal(of_weights, (len(x), 2), jnp.finfo(network.dtype).dtype)
-        pairs = list(zip(ours(moved, x, weights), jaxs(moved, x, weights), strict=True))
+    def compare(key: jax.Array, parameters: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        weights = jax.random.normal(key, (len(x), 2), jnp.finfo(network.dtype).dtype)
+        pairs = list(zip(ours(parameters, x, weights), jaxs(parameters, x, weights), strict=True))
         is_number = [jnp.isfinite(expected) for _, expected in pairs]
         size = jnp.stack(
             [jnp.where(is_n, jnp.abs(b), 0).max(initial=0) for is_n, (_, b) in zip(is_number, pairs, strict=True)]
@@ -116,12 +114,12 @@ def _compared(log_psi: Callable[..., Any], parameters: Any, state: Any, samples:
         return TRACED
     x, _ = some_samples(samples)
     try:
-        compiled = jax.jit(compare).lower(jnp.float32(0), jax.random.key(0), parameters, x).compile()
+        compiled = jax.jit(compare).lower(jax.random.key(0), parameters, x).compile()
     except (NotImplementedError, ValueError) as error:
         return f"JAX can't evaluate the network for many samples at once: {str(error).splitlines()[0]}"
     is_sure = False
     for place, spread in enumerate(SPREADS[1:]):
-        is_same, has_numbers = compiled(jnp.float32(spread), jax.random.key(place), parameters, x)
+        is_same, has_numbers = compiled(jax.random.key(place), perturbed(parameters, spread, place), x)
         if not bool(is_same):
             return "what is found of the network gives other derivatives than JAX does"
         is_sure |= bool(has_numbers)
