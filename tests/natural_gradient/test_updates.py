@@ -18,9 +18,11 @@ from jax.flatten_util import ravel_pytree
 from netket._src.ngd.sr_srt_common import srt
 from netket._src.ngd.srt_onthefly import srt_onthefly
 
+from ferroket import network
 from ferroket._compat.sharding import CHECKS
 from ferroket.ansatz import verification
 from ferroket.natural_gradient import gram, log_derivatives, tiles
+from ferroket.natural_gradient.verification import unsupported_reason
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, update_by_qgt
 from mpi import run_alone
 from variational_states import random_like
@@ -347,6 +349,26 @@ def arguments_of_state(framework: str) -> tuple[Any, ...]:
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_frameworks(framework: str) -> None:
     compare("on the fly", arguments_of_state(framework), "real" if framework == "functions" else "complex")
+
+
+@pytest.mark.parametrize("name", ["real", "two networks"])
+def test_derivatives_are_read_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison by value, and the updates after it, have one program: reading a deep network takes seconds."""
+    n_read = 0
+
+    def read_function(*args: Any) -> Any:
+        nonlocal n_read
+        n_read += 1
+        return network.read_function(*args)
+
+    monkeypatch.setattr(log_derivatives, "read_function", read_function)
+    monkeypatch.setattr(verification, "_known", {})
+    mode = "real" if name == "real" else "complex"
+    log_psi, energies, *variables, samples = arguments(KINDS[name])
+    assert unsupported_reason(log_psi, *variables, samples) is None
+    for weight in (1.0, 2.0):
+        update_by_ntk(log_psi, weight * energies, *variables, samples, diag_shift=0.1, solver_fn=cholesky, mode=mode)
+    assert n_read == 1
 
 
 # Several devices

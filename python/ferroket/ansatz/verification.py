@@ -6,8 +6,6 @@ isn't equal to rounding isn't used, and the reason is told.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import jax
@@ -172,33 +170,24 @@ def mismatch_reason(found: LogPsi, own: LogPsi, variables: Any, x: jax.Array) ->
 
 
 def perturbed(variables: Any, spread: float, seed: int) -> Any:
-    """Random variables near some; other collections than parameters stay as they are."""
+    """Random variables near some, in NumPy's arrays; other collections than parameters stay as they are."""
     if isinstance(variables, dict) and "params" in variables:
         return {**variables, "params": perturbed(variables["params"], spread, seed)}
-    # One draw for all arrays, in a program of its own: XLA would compile the generator once for each of them.
-    noise = _noise(jax.random.key(seed), sum(map(jnp.size, jax.tree.leaves(variables))))
-    return _moved(variables, jnp.float32(spread), noise)
+    random = np.random.default_rng(seed)
 
-
-@partial(jax.jit, static_argnums=1)
-def _noise(key: jax.Array, count: int) -> jax.Array:
-    return jax.random.normal(key, (4, count), jnp.float32)
-
-
-@jax.jit
-def _moved(variables: Any, spread: jax.Array, noise: jax.Array) -> Any:
-    def moved(leaf: Any, noise: jax.Array) -> jax.Array:
-        leaf = jnp.asarray(leaf)
-        if not jnp.issubdtype(leaf.dtype, jnp.inexact):
+    def moved(leaf: Any) -> Any:
+        dtype = jnp.result_type(leaf)
+        if not jnp.issubdtype(dtype, jnp.inexact):
+            return leaf
+        leaf = np.asarray(leaf)
+        if spread == 0 or not leaf.size:
             return leaf
         # Where the network's own parameters are no numbers, others may tell.
-        leaf = jnp.where(jnp.isfinite(leaf) | (spread == 0), leaf, 0)
-        noise = noise.reshape(4, *leaf.shape)
-        by, more = noise[:2] + 1j * noise[2:] if jnp.iscomplexobj(leaf) else noise[:2]
-        size = 0.3 + jnp.sqrt((jnp.abs(leaf) ** 2).mean()) if leaf.size else 0.0
-        return (leaf + spread * (leaf * by + size * more)).astype(leaf.dtype)
+        leaf = np.where(np.isfinite(leaf), leaf, 0).astype(jnp.promote_types(dtype, jnp.float64))
+        by, more = random.standard_normal((2, *leaf.shape))
+        if np.iscomplexobj(leaf):
+            by, more = (by, more) + 1j * random.standard_normal((2, *leaf.shape))
+        size = 0.3 + np.sqrt(np.mean(np.abs(leaf) ** 2))
+        return (leaf + spread * (leaf * by + size * more)).astype(dtype)
 
-    leaves, treedef = jax.tree.flatten(variables)
-    ends = np.cumsum([0, *map(jnp.size, leaves)])
-    parts = [noise[:, start:end] for start, end in pairwise(ends)]
-    return jax.tree.unflatten(treedef, [moved(*both) for both in zip(leaves, parts, strict=True)])
+    return jax.tree.map(moved, variables)
