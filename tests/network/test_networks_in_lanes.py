@@ -20,11 +20,14 @@ from ferroket.ffi import network
 from ferroket.models.pairs import sum_over_pairs
 from ferroket.network import UnreadableError, read, read_function, structure
 from ferroket.network.numbers import FUNCTIONS, INSTRUCTIONS
+from ferroket.network.program import Contract
+from ferroket.network.rules.fourier import characters
 from generated_operators import checks
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 SQUARE = nk.graph.Square(4)
+TRANSLATIONS = SQUARE.translation_group()
 X = jax.ShapeDtypeStruct((16,), np.float64)
 ROWS = 37  # no multiple of the lanes of any processor
 
@@ -123,9 +126,11 @@ NETWORKS = {
     "GCNN by Fourier transforms": nk.models.GCNN(SQUARE, layers=2, features=3, mode="fft"),
     "complex GCNN by Fourier transforms": nk.models.GCNN(SQUARE, layers=2, features=2, mode="fft", param_dtype=complex),
     "GCNN": nk.models.GCNN(SQUARE, layers=2, features=3, mode="irreps", param_dtype=float),
+    "GCNN of translations": nk.models.GCNN(TRANSLATIONS, layers=2, features=3, mode="irreps", param_dtype=float),
+    "complex GCNN of translations": nk.models.GCNN(TRANSLATIONS, layers=2, features=2, mode="irreps"),
     "GCNN with parity": nk.models.GCNN(SQUARE, layers=2, features=2, parity=1),
     "RBM": nk.models.RBM(param_dtype=complex),
-    "RBMSymm": nk.models.RBMSymm(symmetries=SQUARE.translation_group(), alpha=2, param_dtype=complex),
+    "RBMSymm": nk.models.RBMSymm(symmetries=TRANSLATIONS, alpha=2, param_dtype=complex),
     "RBMModPhase": nk.models.RBMModPhase(),
 }
 
@@ -140,6 +145,53 @@ def test_networks(name: str) -> None:
     compare(lambda variables, x: model.apply(variables, x[None])[0], variables, x, 1e-9)
     found = structure(model.apply, variables, X, key=model)
     assert (found.rest is not None, found.reason) == (True, None)
+
+
+@pytest.mark.quick((4, 9, 6))
+@pytest.mark.parametrize("sizes", [(12,), (4, 9, 6), (2, 2, 2, 2), (10, 10), (8, 2)])
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_characters(sizes: tuple[int, ...], dtype: Any) -> None:
+    """The characters of an Abelian group, in any order of its elements and of their own, are found."""
+    matrix = functools.reduce(np.kron, [np.exp(2j * np.pi * np.outer(*[np.arange(n)] * 2) / n) for n in sizes])
+    rng = np.random.default_rng(len(sizes))
+    matrix = (0.37 * matrix[rng.permutation(len(matrix))][:, rng.permutation(len(matrix))]).astype(dtype)
+    found = characters(matrix)
+    assert found is not None
+    # No length has two factors that are coprime.
+    assert all(len({p for p in (2, 3, 5) if n % p == 0}) == 1 for n in found.rows.shape)
+    lengths, tolerance = found.rows.shape, 1e3 * np.finfo(dtype).eps
+    x = rng.normal(size=len(matrix))
+    expected = (x @ matrix)[found.columns]
+    np.testing.assert_allclose(found.scale * np.fft.fftn(x[found.rows]), expected, atol=tolerance * np.sqrt(len(x)))
+    assert sorted(found.rows.ravel()) == sorted(found.columns.ravel()) == list(range(len(x)))
+    # The same but for one number, and for the last two characters.
+    assert np.prod(lengths) == len(x)
+    matrix[3, 5] *= np.exp(1e-3j)
+    assert characters(matrix) is None
+
+
+def test_what_is_no_group() -> None:
+    transform = np.fft.fft(np.eye(12))
+    assert characters(transform) is not None
+    twice = transform.copy()
+    twice[:, 5] = twice[:, 4]
+    turned = transform * np.exp(2j * np.pi * np.arange(12) ** 2 / 12)
+    others = np.exp(2j * np.pi * np.random.default_rng(0).integers(12, size=(12, 12)) / 12)
+    others[0] = 1
+    for matrix in (twice, turned, others, np.zeros((12, 12), complex), np.ones((12, 12), complex), 1j * transform):
+        assert characters(matrix) is None
+
+
+def test_products_with_characters_are_transforms() -> None:
+    """A GCNN of 36 translations multiplies with irreducible representations, 36 x 36 matrices of complex numbers."""
+    model = nk.models.GCNN(nk.graph.Square(6).translation_group(), layers=2, features=2, mode="irreps")
+    x = jax.ShapeDtypeStruct((36,), np.float64)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), jax.ShapeDtypeStruct((1, 36), np.float64))
+    program = read(lambda variables, x: model.apply(variables, x[None])[0], shapes, x)
+    constant = [
+        one for one in program.operations if isinstance(one, Contract) and isinstance(one.weights.value, np.ndarray)
+    ]
+    assert max(one.places.shape[-1] for one in constant) == 6  # real and imaginary parts, three of each
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])

@@ -1,13 +1,17 @@
-"""Fourier transforms, as products with matrices along axes."""
+"""Fourier transforms, as products with matrices along axes; also those over a group that are written as one matrix."""
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ferroket.network.numbers import Expression
+from ferroket.network.program import Places
 from ferroket.network.reader import Constant, Operand, Reader, Rule, Value
 
 
@@ -26,8 +30,10 @@ def _fft(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]
         elif kind == "IRFFT" and is_last:
             twice = np.where((2 * np.arange(length) % length == 0), 1, 2)[: length // 2 + 1, None]
             value = _real_of_product(reader, value, axis, twice * _transform(length, 1)[: length // 2 + 1] / length)
+        elif kind in ("FFT", "RFFT"):
+            value = _transformed(reader, value, axis, -1)
         else:
-            value = _transformed(reader, value, axis, -1 if kind in ("FFT", "RFFT") else 1)
+            value = _transformed(reader, value, axis, 1, 1 / length)
     return [value]
 
 
@@ -37,8 +43,13 @@ def _transform(length: int, sign: int) -> np.ndarray:
     return np.exp(sign * 2j * np.pi * phases / length)
 
 
-def _transformed(reader: Reader, value: Value, axis: int, sign: int) -> Value:
-    """A Fourier transform along an axis, divided by its length if it goes back.
+def _cyclic(length: int, sign: int) -> np.ndarray:
+    """As :func:`_transform`, of real numbers where it is real."""
+    return _transform(length, sign).real if length <= 2 else _transform(length, sign)  # noqa: PLR2004 - e^πi is real
+
+
+def _transformed(reader: Reader, value: Value, axis: int, sign: int, scale: float = 1.0) -> Value:
+    """A Fourier transform along an axis, times a number.
 
     One whose length has coprime factors is one in as many dimensions: Good, Journal of the Royal Statistical Society B
     20, 361 (1958).
@@ -46,17 +57,15 @@ def _transformed(reader: Reader, value: Value, axis: int, sign: int) -> Value:
     length = value.shape[axis]
     factor = next((n for n in range(2, length) if length % n == 0 and math.gcd(n, length // n) == 1), None)
     if factor is None:
-        scale = 1 if sign < 0 else length
-        matrix = _transform(length, sign) / scale
-        return _multiplied(reader, value, axis, matrix.real if length <= 2 else matrix)  # noqa: PLR2004 - e^πi is real
+        return _multiplied(reader, value, axis, scale * _cyclic(length, sign))
     other = length // factor
     first, second = np.ix_(np.arange(factor), np.arange(other))
     before = (first * other + second * factor) % length
     after = (first * other * pow(other, -1, factor) + second * factor * pow(factor, -1, other)) % length
     parts = [_along(reader, part, value, axis, before) for part in value.parts]
     value = Value(np.take(np.empty(value.shape), before, axis).shape, tuple(parts))
-    for along in (axis, axis + 1):
-        value = _transformed(reader, value, along, sign)
+    for along, by in ((axis, scale), (axis + 1, 1.0)):
+        value = _transformed(reader, value, along, sign, by)
     places = [np.moveaxis(part, (axis, axis + 1), (-2, -1)) for part in reader.places(value)]
     joined = [part.reshape(*part.shape[:-2], length)[..., np.argsort(after.ravel())] for part in places]
     return reader.value([np.moveaxis(part, -1, axis) for part in joined])
@@ -88,6 +97,99 @@ def _multiplied(reader: Reader, value: Value, axis: int, matrix: np.ndarray) -> 
     out = reader.contract(rows, weights, lambda w: jnp.asarray(w)[None], (1, *matrix.shape))
     shape = (*of_parts[0].shape[:-1], matrix.shape[1])
     return reader.value([np.moveaxis(places.reshape(shape), -1, axis) for places in out])
+
+
+# Over a group
+
+
+@dataclass(frozen=True, eq=False)
+class Characters:
+    """The matrix of a Fourier transform over an Abelian group, a product of cyclic ones.
+
+    ``matrix[rows[g], columns[k]] = scale exp(−2πi Σ_a g_a k_a / n_a)`` for the elements g and the characters k, both of
+    the shape ``(n_1, n_2, …)``.
+    """
+
+    rows: np.ndarray
+    columns: np.ndarray
+    scale: float
+
+
+def characters(matrix: np.ndarray) -> Characters | None:
+    """A square matrix as the characters of a group; None if it isn't that, to rounding."""
+    length = len(matrix)
+    if length <= 1:
+        return None
+    tolerance = 1000 * np.finfo(matrix.dtype).eps
+    # That of the unit element is 1 in all columns.
+    (units,) = np.nonzero((np.abs(matrix - matrix[:, :1]) <= tolerance * np.abs(matrix[:, :1])).all(axis=1))
+    if len(units) != 1 or not (scale := matrix[units[0], 0].real):
+        return None
+    turns = np.rint(-np.angle(matrix / scale) / (2 * np.pi) * length).astype(int) % length
+    if not (np.abs(matrix / scale - np.exp(-2j * np.pi * turns / length)) <= tolerance).all():
+        return None
+    row_of = {row.tobytes(): number for number, row in enumerate(turns)}
+    orders = length // np.gcd(length, np.gcd.reduce(turns, axis=1))
+    # Elements of prime powers, the largest first, that aren't made of those before.
+    axes: list[tuple[int, np.ndarray]] = []
+    made = {turns[units[0]].tobytes()}
+    for row in np.argsort(-orders, kind="stable"):
+        order = int(orders[row])
+        multiples = [step * turns[row] % length for step in range(order)]
+        if len(_primes_of(order)) != 1 or any(multiple.tobytes() in made for multiple in multiples[1:]):
+            continue
+        axes.append((order, turns[row]))
+        elements = [np.frombuffer(element, turns.dtype) for element in made]
+        made = {((element + multiple) % length).tobytes() for element in elements for multiple in multiples}
+    axes.sort(key=lambda axis: axis[0])  # short ones first: those of two are real
+    sizes = [order for order, _ in axes]
+    if math.prod(sizes) != length:
+        return None
+    rows = np.empty(sizes, int)
+    for element in itertools.product(*map(range, sizes)):
+        total = sum((step * turn for step, (_, turn) in zip(element, axes, strict=True)), np.zeros(length, int))
+        number = row_of.get((total % length).tobytes())
+        if number is None:
+            return None
+        rows[element] = number
+    of_columns = tuple(turn * order // length for order, turn in axes)
+    columns = np.full(sizes, -1)
+    columns[of_columns] = np.arange(length)
+    return None if (columns < 0).any() else Characters(rows, columns, scale)
+
+
+def _primes_of(number: int) -> set[int]:
+    return {n for n in range(2, number + 1) if number % n == 0 and all(n % m for m in range(2, n))}
+
+
+def contracted(
+    reader: Reader, places: Sequence[Places], weights: Any, prepare: Callable[[Any], Any], shape: Sequence[int]
+) -> list[Places]:
+    """As :meth:`Reader.contract`; with the characters of a group as what they are, where that takes fewer products."""
+    groups, depth, width = shape
+    constant = reader.constant(weights)
+    if constant is None or not np.iscomplexobj(constant) or groups != 1 or depth != width:
+        return reader.contract(places, weights, prepare, shape)
+    with jax.ensure_compile_time_eval():
+        found = characters(np.asarray(prepare(constant))[0])
+    if found is None or 2 * sum(map(len, _of_axes(found))) > depth:
+        return reader.contract(places, weights, prepare, shape)
+    positions, matrices = places[0].shape[1], _of_axes(found)
+    before = [reader.expressions.elements(part[0][:, found.rows.ravel()]) for part in places]
+    value = Value((positions, *map(len, matrices)), tuple(before))
+    for axis, matrix in enumerate(matrices):
+        value = _multiplied(reader, value, 1 + axis, matrix)
+    order = np.argsort(found.columns.ravel())
+    return [part.reshape(1, positions, width)[..., order] for part in reader.places(value)]
+
+
+def _of_axes(found: Characters) -> list[np.ndarray]:
+    """The matrices that are multiplied with along each axis; two axes of two elements each are one of four."""
+    scales = [found.scale, *(1.0 for _ in found.rows.shape[1:])]
+    each = [scale * _cyclic(length, -1) for length, scale in zip(found.rows.shape, scales, strict=True)]
+    n_short = sum(len(matrix) == 2 for matrix in each) // 2 * 2  # noqa: PLR2004
+    short = [np.kron(a, b) for a, b in zip(each[:n_short:2], each[1:n_short:2], strict=True)]
+    return short + each[n_short:]
 
 
 RULES: dict[str, Rule] = {"fft": _fft}
