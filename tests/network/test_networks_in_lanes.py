@@ -1,7 +1,8 @@
 """What is read of networks, evaluated by the kernels and by their readable twin, beside JAX."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
@@ -15,14 +16,18 @@ from hypothesis import strategies as st
 from lanes_in_numpy import evaluate
 
 import ferroket as fk
+from ferroket._compat.sharding import CHECKS, on_each_device
 from ferroket.bench import models
 from ferroket.ffi import network
 from ferroket.models.pairs import sum_over_pairs
+from ferroket.natural_gradient.log_derivatives import in_lanes
+from ferroket.natural_gradient.structure import read as structure_of_parameters
 from ferroket.network import UnreadableError, read, read_function, structure
 from ferroket.network.numbers import FUNCTIONS, INSTRUCTIONS
 from ferroket.network.program import Contract
 from ferroket.network.rules.fourier import characters
 from generated_operators import checks
+from mpi import run_alone
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -248,6 +253,7 @@ EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
     "a long expression": lambda x: functools.reduce(lambda y, _: jnp.tanh(y) + 0.5 * x, range(300), x),
     "products of several values": lambda x: _of_both(x) @ _of_both(x).T,
     "quotients by a few numbers": lambda x: x[:, None] / (2 + jnp.abs(x[:1])) + ((x > 0).astype(int) * 3)[:, None],
+    "other axes first": lambda x: jax.lax.reshape(x.reshape(2, 3), (6,), (1, 0)) * jnp.arange(1.0, 7.0),
     "Fourier transforms back": lambda x: jnp.fft.ifft2(jnp.fft.fft2(x.reshape(2, 3)) * jnp.arange(1, 4)).real.ravel(),
     "a longer Fourier transform": lambda x: jnp.fft.ifft(jnp.fft.fft(jnp.tile(x, 2)) * jnp.arange(12.0)).imag,
     "Fourier transform": lambda x: jnp.abs(jnp.fft.fft(x)) + jnp.fft.irfft(jnp.fft.rfft(x) ** 2, len(x)),
@@ -513,3 +519,36 @@ def test_local_energies_and_chains_take_programs() -> None:
     theirs = nk.operator.Heisenberg(hilbert, SQUARE)
     found, expected = (np.asarray(state.local_estimators(one).ravel()) for one in (operator, theirs))
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def read_on_each_device() -> None:
+    """The programs of all networks and of their derivatives, read in a function on each of several devices."""
+    assert jax.device_count() == 2
+
+    def programs() -> Iterator[str]:
+        for model in NETWORKS.values():
+            shapes = jax.eval_shape(model.init, jax.random.key(0), jax.ShapeDtypeStruct((1, 16), np.float64))
+            yield str(structure(model.apply, shapes, X, key=model).rest)
+            derivatives = in_lanes(structure_of_parameters(model.apply, shapes["params"], {}, X), "real")
+            yield derivatives if isinstance(derivatives, str) else str(derivatives.program)
+
+    expected, found = list(programs()), []
+
+    def local(x: jax.Array) -> jax.Array:
+        assert jax.sharding.get_abstract_mesh().manual_axes
+        found.extend(programs())
+        return x
+
+    jax.eval_shape(on_each_device(local, (True,)), jnp.ones((2, 16)))
+    assert found == expected
+    by_xla = {program for program in found if not program.startswith("in Rust")}
+    assert by_xla == {"it convolves parameters, or values with each other"}  # the derivatives of grouped convolutions
+
+
+@pytest.mark.skipif(CHECKS, reason="JAX 0.7 takes no network apart where several devices share samples")
+def test_on_each_device() -> None:
+    """In a process of its own, which imports this file."""
+    path = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+    script = f"import ferroket, sys; sys.path[:0] = {path}; import {Path(__file__).stem} as tests; "
+    script += "tests.read_on_each_device()"
+    run_alone(script, XLA_FLAGS="--xla_force_host_platform_device_count=2").ok()

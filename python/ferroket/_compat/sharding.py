@@ -1,6 +1,7 @@
 """A function on each device, for the samples that it holds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -48,6 +49,17 @@ def on_each_device(
 def set_mesh(mesh: Any) -> Any:
     """Sets the mesh of this thread as long as the result is entered, as :func:`jax.set_mesh` does."""
     return jax.set_mesh(mesh) if hasattr(jax, "set_mesh") else jax.sharding.use_mesh(mesh)  # type: ignore[attr-defined]
+
+
+@contextmanager
+def evaluated_at_once() -> Iterator[None]:
+    """What is computed of known values within is computed at once, also while a function is traced.
+
+    In a function on each device JAX's own :func:`jax.ensure_compile_time_eval` ends in an error: the mesh is one whose
+    axes are manual, and single values belong to no device of it.
+    """
+    with jax.ensure_compile_time_eval(), jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), ())):
+        yield
 
 
 def device() -> jax.Array:

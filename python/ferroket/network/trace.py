@@ -18,8 +18,9 @@ import netket as nk
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
+from ferroket._compat.sharding import evaluated_at_once
 from ferroket.ansatz import dependence
-from ferroket.ansatz.equations import bind, evaluate, inlined, needed
+from ferroket.ansatz.equations import evaluate, inlined, needed
 from ferroket.network import integers
 from ferroket.network.numbers import Expression, Shapes
 from ferroket.network.program import Places, Program, assemble, concatenated, needed_operations
@@ -191,8 +192,11 @@ def _fold(reader: Reader, eqn: Any, inputs: Sequence[Any]) -> None:
         return
     if eqn.primitive.name.startswith("random") or eqn.effects:
         return
-    with jax.ensure_compile_time_eval():
-        results = bind(eqn, [jnp.asarray(value, v.aval.dtype) for value, v in zip(known, eqn.invars, strict=True)])
+    with evaluated_at_once():
+        values = [jnp.asarray(value, v.aval.dtype) for value, v in zip(known, eqn.invars, strict=True)]
+        # Not as `bind` does, which is of the mesh under which the network was traced.
+        results = eqn.primitive.bind(*values, **eqn.params)
+    results = results if eqn.primitive.multiple_results else [results]
     reader.constants.update({v: np.asarray(value) for v, value in zip(eqn.outvars, results, strict=True)})
 
 

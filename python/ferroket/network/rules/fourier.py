@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ferroket._compat.sharding import evaluated_at_once
 from ferroket.network.numbers import Expression
 from ferroket.network.program import Places
 from ferroket.network.reader import Constant, Operand, Reader, Rule, Value
@@ -170,7 +170,7 @@ def contracted(
     constant = reader.constant(weights)
     if constant is None or not np.iscomplexobj(constant) or groups != 1 or depth != width:
         return reader.contract(places, weights, prepare, shape)
-    with jax.ensure_compile_time_eval():
+    with evaluated_at_once():
         found = characters(np.asarray(prepare(constant))[0])
     if found is None or 2 * sum(map(len, _of_axes(found))) > depth:
         return reader.contract(places, weights, prepare, shape)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ferroket._compat.sharding import evaluated_at_once
 from ferroket.ansatz import dependence
 from ferroket.network.program import Places
 from ferroket.network.reader import Operand, Reader, Rule, UnreadableError, Value
@@ -32,10 +33,11 @@ def _same(reader: Reader, _: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
     return [reader.as_value(v) for v in inputs]
 
 
-def _reshape(_: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
-    if eqn.primitive.name == "reshape" and eqn.params.get("dimensions") is not None:
-        raise UnreadableError("it reshapes with other axes first")
-    return [Value(eqn.outvars[0].aval.shape, inputs[0].parts)]
+def _reshape(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    value = inputs[0]
+    if (order := eqn.params.get("dimensions")) is not None and eqn.primitive.name == "reshape":
+        value = reader.value([places.transpose(order) for places in reader.places(value)])
+    return [Value(eqn.outvars[0].aval.shape, value.parts)]
 
 
 def _move(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
@@ -58,7 +60,7 @@ def _gather(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Val
         raise UnreadableError("it takes elements whose places depend on parameters or on the configuration")
     moved = []
     for places in reader.places(inputs[0]):
-        with jax.ensure_compile_time_eval():
+        with evaluated_at_once():
             # A value that is filled in, where a place is out of bounds, would be none.
             params = {**eqn.params, "fill_value": -1}
             moved.append(
@@ -76,7 +78,7 @@ def _scatter_add(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequenc
     if places is None:
         raise UnreadableError("it adds to elements whose places depend on parameters or on the configuration")
     aval, e = eqn.outvars[0].aval, reader.expressions
-    with jax.ensure_compile_time_eval():
+    with evaluated_at_once():
         # Where each update goes, from 1 on; 0 is out of bounds.
         zeros = jnp.zeros(aval.shape)
 
