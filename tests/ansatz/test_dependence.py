@@ -40,6 +40,7 @@ FUNCTIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "elementwise": lambda x: jnp.tanh(x) * 2 + jnp.where(x > 0, x, 0.1),
     "scalars": lambda x: jnp.clip(x, -0.5, 0.5) ** 3,
     "transpose": lambda x: x.T.reshape(-1, 2),
+    "other axes first": lambda x: jax.lax.reshape(x, (x.size // 2, 2), (1, 0)),
     "roll": lambda x: jnp.roll(x, 1, axis=0) + jnp.roll(x, 2, axis=1)[:, ::-1],
     "pad": lambda x: jax.lax.pad(x, 0.0, ((-1, 2, 1), (1, -1, 0))),
     "concatenate": lambda x: jnp.concatenate([jnp.zeros((1, 5)), x, x[1:3]], axis=0),

@@ -253,7 +253,7 @@ EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
     "a long expression": lambda x: functools.reduce(lambda y, _: jnp.tanh(y) + 0.5 * x, range(300), x),
     "products of several values": lambda x: _of_both(x) @ _of_both(x).T,
     "quotients by a few numbers": lambda x: x[:, None] / (2 + jnp.abs(x[:1])) + ((x > 0).astype(int) * 3)[:, None],
-    "other axes first": lambda x: jax.lax.reshape(x.reshape(2, 3), (6,), (1, 0)) * jnp.arange(1.0, 7.0),
+    "other axes first": lambda x: jax.lax.reshape(x.reshape(2, 3), (6,), (1, 0)) * jnp.arange(6.0),
     "Fourier transforms back": lambda x: jnp.fft.ifft2(jnp.fft.fft2(x.reshape(2, 3)) * jnp.arange(1, 4)).real.ravel(),
     "a longer Fourier transform": lambda x: jnp.fft.ifft(jnp.fft.fft(jnp.tile(x, 2)) * jnp.arange(12.0)).imag,
     "Fourier transform": lambda x: jnp.abs(jnp.fft.fft(x)) + jnp.fft.irfft(jnp.fft.rfft(x) ** 2, len(x)),
@@ -270,6 +270,11 @@ def test_functions(name: str) -> None:
         return (w[: y.size] * y).sum()
 
     compare(log_psi, weights, inputs)
+
+
+def test_parameters_with_other_axes_first() -> None:
+    weights, inputs = numbers(4, 2, 3), numbers(3, ROWS, 6)
+    compare(lambda w, x: jnp.tanh(x + jax.lax.reshape(w, (6,), (1, 0))).sum(), weights, inputs)
 
 
 COMPLEX = {

@@ -154,9 +154,9 @@ def _transpose(eqn: Any, inputs: Sequence[Labels]) -> Sequence[Labels]:
 
 
 def _reshape(eqn: Any, inputs: Sequence[Labels]) -> Sequence[Labels]:
-    if eqn.primitive.name == "reshape" and eqn.params.get("dimensions") is not None:  # other axes first
-        return [_all(_some(inputs), eqn.outvars[0].aval.shape)]
-    return [inputs[0].reshape(eqn.outvars[0].aval.shape)]
+    order = eqn.params.get("dimensions") if eqn.primitive.name == "reshape" else None
+    labels = inputs[0] if order is None else inputs[0].transpose(order)
+    return [labels.reshape(eqn.outvars[0].aval.shape)]
 
 
 def _broadcast_in_dim(eqn: Any, inputs: Sequence[Labels]) -> Sequence[Labels]:

@@ -86,7 +86,7 @@ def _compared(log_psi: Callable[..., Any], parameters: Any, state: Any, samples:
     mode = "complex" if jnp.issubdtype(network.dtype, jnp.complexfloating) else "real"
     n_components, is_holomorphic = components(network, mode)
 
-    def ours(parameters: Any, x: jax.Array, weights: jax.Array) -> list[jax.Array]:
+    def ours(parameters: Any, state: Any, x: jax.Array, weights: jax.Array) -> list[jax.Array]:
         # As an update asks: what is read of a network is that of the functions on each device.
         network = read(log_psi, parameters, state, x[0])
         rows = log_derivatives(network, mode, None, jax.tree.leaves(parameters), state, x)
@@ -94,7 +94,7 @@ def _compared(log_psi: Callable[..., Any], parameters: Any, state: Any, samples:
             return rows.adjoint_dot(jax.lax.complex(*weights.T)[:, None])
         return rows.adjoint_dot(weights[:, :n_components])
 
-    ours_on_each = on_each_device(ours, (False,) * 3, sums=lambda leaf, axis_name: leaf)
+    ours_on_each = on_each_device(ours, (False,) * 4, sums=lambda leaf, axis_name: leaf)
 
     def jaxs(parameters: Any, x: jax.Array, weights: jax.Array) -> list[jax.Array]:
         def along(parameters: Any) -> jax.Array:
@@ -105,7 +105,7 @@ def _compared(log_psi: Callable[..., Any], parameters: Any, state: Any, samples:
 
     def compare(key: jax.Array, parameters: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         weights = jax.random.normal(key, (len(x), 2), jnp.finfo(network.dtype).dtype)
-        pairs = list(zip(ours_on_each(parameters, x, weights), jaxs(parameters, x, weights), strict=True))
+        pairs = list(zip(ours_on_each(parameters, state, x, weights), jaxs(parameters, x, weights), strict=True))
         is_number = [jnp.isfinite(expected) for _, expected in pairs]
         size = jnp.stack(
             [jnp.where(is_n, jnp.abs(b), 0).max(initial=0) for is_n, (_, b) in zip(is_number, pairs, strict=True)]
