@@ -430,6 +430,7 @@ _ELEMENTWISE = (
         "regularized_incomplete_beta",
     ),
     *("real", "imag", "complex", "conj", "abs", "pow", "integer_pow", "square", "sqrt", "rsqrt", "cbrt"),
+    *("one_minus_square", "polynomial"),
     *("not", "and", "or", "xor", "population_count", "clz", "shift_left", "shift_right_arithmetic"),
     *("shift_right_logical", "add", "add_any", "sub", "mul", "div", "rem", "max", "min", "atan2", "nextafter"),
     *("eq", "ne", "lt", "le", "gt", "ge", "eq_to", "lt_to", "le_to", "convert_element_type", "bitcast_convert_type"),

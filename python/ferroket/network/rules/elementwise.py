@@ -89,6 +89,28 @@ def _elementwise(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequenc
     return [reader.value(reader.places(value)) if max(part.depth for part in result) > _DEEPEST else value]
 
 
+def _one_minus_square(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    """(1 + x) (1 - x), as JAX writes it from 0.12 on where it differentiates tanh."""
+    shape, e = eqn.outvars[0].aval.shape, reader.expressions
+    x = reader.parts_of(inputs[0], shape)
+    one = padded(e, (e.number(1),), len(x))
+    plus, minus = (tuple(e.of(sign, a, b) for a, b in zip(one, x, strict=True)) for sign in ("add", "sub"))
+    times = complex_numbers.FUNCTIONS["mul"]
+    return [Value(shape, times(e, plus, minus) if len(x) > 1 else (e.of("mul", *plus, *minus),))]
+
+
+def _polynomial(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    """Σ_k a_k x^k by Horner's rule, of JAX 0.12: x, and then the coefficients from the lowest degree on."""
+    shape, e = eqn.outvars[0].aval.shape, reader.expressions
+    (x, *others), *coefficients = (reader.parts_of(v, shape) for v in inputs)
+    if others or any(len(parts) > 1 for parts in coefficients):
+        raise UnreadableError("the kernels have no 'polynomial' of complex numbers")
+    total = coefficients[-1][0]
+    for (coefficient,) in coefficients[-2::-1]:
+        total = e.of("add", e.of("mul", total, x), coefficient)
+    return [reader.value(reader.places(Value(shape, (total,))))]
+
+
 def _by_cheaper(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> tuple[str, Sequence[Operand]]:
     """A primitive with its operands, or a faster one."""
     name = "add" if eqn.primitive.name == "add_any" else eqn.primitive.name
@@ -168,6 +190,8 @@ def _shift(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Valu
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys((*_OF_REALS, *_BOTH, "real", "imag", "conj", "complex", "select_n", "clamp"), _elementwise),
+    "one_minus_square": _one_minus_square,
+    "polynomial": _polynomial,
     "convert_element_type": _convert,
     "bitcast_convert_type": _bits,
     "shift_right_arithmetic": _shift,
