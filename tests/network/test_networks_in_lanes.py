@@ -253,7 +253,7 @@ EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
     "a long expression": lambda x: functools.reduce(lambda y, _: jnp.tanh(y) + 0.5 * x, range(300), x),
     "products of several values": lambda x: _of_both(x) @ _of_both(x).T,
     "quotients by a few numbers": lambda x: x[:, None] / (2 + jnp.abs(x[:1])) + ((x > 0).astype(int) * 3)[:, None],
-    "one minus a square": lambda x: getattr(jax.lax, "one_minus_square", lambda x: (1 + x) * (1 - x))(x),
+    "one minus a square": getattr(jax.lax, "one_minus_square", lambda x: (1 + x) * (1 - x)),
     "a polynomial": lambda x: getattr(jax.lax, "polynomial", lambda x, a: jnp.polyval(jnp.asarray(a[::-1]), x))(
         x, [0.5, -1.0, 2.0, 0.3]
     ),
@@ -288,7 +288,7 @@ COMPLEX = {
     },
     "quotient": lambda z: z / (2 + z[::-1]) - (1 + 2j) / (3 + z),
     "power": lambda z: z**3 + (2 + z) ** -2,
-    "one minus a square": lambda z: getattr(jax.lax, "one_minus_square", lambda z: (1 + z) * (1 - z))(z),
+    "one minus a square": getattr(jax.lax, "one_minus_square", lambda z: (1 + z) * (1 - z)),
     "parts": lambda z: z.real + 2j * jnp.abs(z) + z.imag * z,
     "attention": lambda z: (z[:3, None] @ z[None, 3:]).ravel() + (z.real[:3, None] @ z[None, 3:]).ravel(),
     "log_cosh": nk.nn.activation.log_cosh,
