@@ -25,7 +25,8 @@ from ferroket.natural_gradient.structure import read as structure_of_parameters
 from ferroket.network import UnreadableError, read, read_function, structure
 from ferroket.network.numbers import FUNCTIONS, INSTRUCTIONS
 from ferroket.network.program import Contract
-from ferroket.network.rules.fourier import characters
+from ferroket.network.rules import RULES
+from ferroket.network.rules.fourier import character_table
 from generated_operators import checks
 from mpi import run_alone
 
@@ -155,12 +156,12 @@ def test_networks(name: str) -> None:
 @pytest.mark.quick((4, 9, 6))
 @pytest.mark.parametrize("sizes", [(12,), (4, 9, 6), (2, 2, 2, 2), (10, 10), (8, 2)])
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
-def test_characters(sizes: tuple[int, ...], dtype: Any) -> None:
-    """The characters of an Abelian group, in any order of its elements and of their own, are found."""
+def test_character_tables(sizes: tuple[int, ...], dtype: Any) -> None:
+    """The character table of an Abelian group is recognised, with rows and columns in any order."""
     matrix = functools.reduce(np.kron, [np.exp(2j * np.pi * np.outer(*[np.arange(n)] * 2) / n) for n in sizes])
     rng = np.random.default_rng(len(sizes))
     matrix = (0.37 * matrix[rng.permutation(len(matrix))][:, rng.permutation(len(matrix))]).astype(dtype)
-    found = characters(matrix)
+    found = character_table(matrix)
     assert found is not None
     # No length has two factors that are coprime.
     assert all(len({p for p in (2, 3, 5) if n % p == 0}) == 1 for n in found.rows.shape)
@@ -172,22 +173,22 @@ def test_characters(sizes: tuple[int, ...], dtype: Any) -> None:
     # The same but for one number, and for the last two characters.
     assert np.prod(lengths) == len(x)
     matrix[3, 5] *= np.exp(1e-3j)
-    assert characters(matrix) is None
+    assert character_table(matrix) is None
 
 
-def test_what_is_no_group() -> None:
+def test_what_is_no_character_table() -> None:
     transform = np.fft.fft(np.eye(12))
-    assert characters(transform) is not None
+    assert character_table(transform) is not None
     twice = transform.copy()
     twice[:, 5] = twice[:, 4]
     turned = transform * np.exp(2j * np.pi * np.arange(12) ** 2 / 12)
     others = np.exp(2j * np.pi * np.random.default_rng(0).integers(12, size=(12, 12)) / 12)
     others[0] = 1
     for matrix in (twice, turned, others, np.zeros((12, 12), complex), np.ones((12, 12), complex), 1j * transform):
-        assert characters(matrix) is None
+        assert character_table(matrix) is None
 
 
-def test_products_with_characters_are_transforms() -> None:
+def test_products_with_character_tables_are_transforms() -> None:
     """A GCNN of 36 translations multiplies with irreducible representations, 36 x 36 matrices of complex numbers."""
     model = nk.models.GCNN(nk.graph.Square(6).translation_group(), layers=2, features=2, mode="irreps")
     x = jax.ShapeDtypeStruct((36,), np.float64)
@@ -529,6 +530,19 @@ def test_local_energies_and_chains_take_programs() -> None:
     theirs = nk.operator.Heisenberg(hilbert, SQUARE)
     found, expected = (np.asarray(state.local_estimators(one).ravel()) for one in (operator, theirs))
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_defect_of_the_reader_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """XLA evaluates the network then, but not in silence."""
+
+    def fail(*_: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setitem(RULES, "tanh", fail)
+    with pytest.warns(RuntimeWarning, match="a defect that you should report: XLA evaluates it"):
+        found = structure(lambda w, x: jnp.tanh(x @ w).sum(axis=-1), numbers(1, 16, 3), X, key=object())
+    assert found.rest is None
+    assert "reading it ends in AssertionError" in str(found.reason)
 
 
 def read_on_each_device() -> None:

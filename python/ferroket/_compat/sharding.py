@@ -52,15 +52,15 @@ def set_mesh(mesh: Any) -> Any:
 
 
 @contextmanager
-def evaluated_at_once() -> Iterator[None]:
-    """What is computed of known values within is computed at once, also while a function is traced.
+def evaluated_eagerly() -> Iterator[None]:
+    """Operations on concrete values run eagerly within, even while a function is traced.
 
-    In a function on each device JAX's own :func:`jax.ensure_compile_time_eval` ends in an error: the mesh is one whose
-    axes are manual, and single values belong to no device of it.
+    :func:`jax.ensure_compile_time_eval` alone ends in an ``AssertionError`` inside of :func:`jax.shard_map` on several
+    devices: eager operations can't run under a mesh with manual axes.
     """
-    # JAX 0.7 has no such function, and no network is read in one on each of several devices.
-    nowhere = nullcontext() if CHECKS else jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), ()))
-    with jax.ensure_compile_time_eval(), nowhere:
+    # Not public in JAX 0.7, with which no network is read on several devices: see `is_out_of_reach`.
+    no_mesh = nullcontext() if CHECKS else jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), ()))
+    with jax.ensure_compile_time_eval(), no_mesh:
         yield
 
 

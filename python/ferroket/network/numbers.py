@@ -151,12 +151,12 @@ class Shapes:
 
     def __init__(self) -> None:
         self._known: dict[Any, int] = {}
-        self._last: set[str] = set()
-        """What those that were added do last."""
+        self._outermost: set[str] = set()
+        """The outermost instructions of the expressions that were added."""
 
     def add(self, expression: Expression, x: Expression) -> int:
         """The number of an expression, also of one that isn't known."""
-        self._last.add(expression.name)
+        self._outermost.add(expression.name)
         number = self.find(within(expression), x, is_new=True)
         assert number is not None
         return number
@@ -166,10 +166,10 @@ class Shapes:
 
         Each of the expressions is behind those that it takes.
         """
-        if not is_new and order[-1].name not in self._last:
+        if not is_new and order[-1].name not in self._outermost:
             return None
         found: dict[int, int | None] = {}
-        is_behind = False
+        is_after_x = False
         for one in order:
             args = [found.get(id(arg)) for arg in one.args]
             key: Any = "x" if one is x else ("number", _rounded(one.data)) if one.name == "number" else None
@@ -178,8 +178,8 @@ class Shapes:
             if is_new and key is not None:
                 self._known.setdefault(key, len(self._known))
             found[id(one)] = self._known.get(key)
-            is_behind |= one is x
-            if is_behind and found[id(one)] is None:  # x isn't made of it, so the last one is
+            is_after_x |= one is x
+            if is_after_x and found[id(one)] is None:  # the last one takes it, not only by way of x
                 return None
         return found[id(order[-1])]
 

@@ -6,6 +6,7 @@ or a product needs them; products with parameters, products of such values, and 
 parameters alone is a table, which XLA computes.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import netket as nk
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
-from ferroket._compat.sharding import evaluated_at_once
+from ferroket._compat.sharding import evaluated_eagerly
 from ferroket.ansatz import dependence
 from ferroket.ansatz.equations import evaluate, inlined, needed
 from ferroket.network import integers
@@ -117,6 +118,9 @@ def _xla_takes_what_fails() -> Iterator[None]:
     try:
         yield
     except (ArithmeticError, AssertionError, LookupError, NotImplementedError, TypeError, ValueError) as error:
+        if isinstance(error, AssertionError):
+            message = "reading a network ended in an AssertionError, a defect that you should report: XLA evaluates it"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
         reason = str(error).partition("\n")[0][:200]
         raise UnreadableError(f"reading it ends in {type(error).__name__}: {reason}") from error
 
@@ -192,7 +196,7 @@ def _fold(reader: Reader, eqn: Any, inputs: Sequence[Any]) -> None:
         return
     if eqn.primitive.name.startswith("random") or eqn.effects:
         return
-    with evaluated_at_once():
+    with evaluated_eagerly():
         values = [jnp.asarray(value, v.aval.dtype) for value, v in zip(known, eqn.invars, strict=True)]
         # Not as `bind` does, which is of the mesh under which the network was traced.
         results = eqn.primitive.bind(*values, **eqn.params)

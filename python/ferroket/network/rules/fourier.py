@@ -1,4 +1,4 @@
-"""Fourier transforms, as products with matrices along axes; also those over a group that are written as one matrix."""
+"""Fourier transforms: of arrays, axis by axis, and over an Abelian group, as a product with its character table."""
 
 import itertools
 import math
@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ferroket._compat.sharding import evaluated_at_once
+from ferroket._compat.sharding import evaluated_eagerly
 from ferroket.network.numbers import Expression
 from ferroket.network.program import Places
 from ferroket.network.reader import Constant, Operand, Reader, Rule, Value
@@ -103,11 +103,11 @@ def _multiplied(reader: Reader, value: Value, axis: int, matrix: np.ndarray) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class Characters:
-    """The matrix of a Fourier transform over an Abelian group, a product of cyclic ones.
+class CharacterTable:
+    """The character table of an Abelian group, a product of cyclic groups, times a number.
 
-    ``matrix[rows[g], columns[k]] = scale exp(−2πi Σ_a g_a k_a / n_a)`` for the elements g and the characters k, both of
-    the shape ``(n_1, n_2, …)``.
+    ``matrix[rows[g], columns[k]] = scale exp(−2πi Σ_a g_a k_a / n_a)`` for elements g and characters k. Both
+    arrays have the shape ``(n_1, n_2, …)``, by ascending n.
     """
 
     rows: np.ndarray
@@ -115,13 +115,19 @@ class Characters:
     scale: float
 
 
-def characters(matrix: np.ndarray) -> Characters | None:
-    """A square matrix as the characters of a group; None if it isn't that, to rounding."""
+def character_table(matrix: np.ndarray) -> CharacterTable | None:
+    """Recognises the character table of an Abelian group, with rows and columns in any order.
+
+    The cyclic groups have orders that are powers of primes.
+
+    Returns:
+        None if the square matrix isn't one up to rounding.
+    """
     length = len(matrix)
     if length <= 1:
         return None
     tolerance = 1000 * np.finfo(matrix.dtype).eps
-    # That of the unit element is 1 in all columns.
+    # All characters of the unit element are 1.
     (units,) = np.nonzero((np.abs(matrix - matrix[:, :1]) <= tolerance * np.abs(matrix[:, :1])).all(axis=1))
     if len(units) != 1 or not (scale := matrix[units[0], 0].real):
         return None
@@ -130,18 +136,18 @@ def characters(matrix: np.ndarray) -> Characters | None:
         return None
     row_of = {row.tobytes(): number for number, row in enumerate(turns)}
     orders = length // np.gcd(length, np.gcd.reduce(turns, axis=1))
-    # Elements of prime powers, the largest first, that aren't made of those before.
+    # Generators: elements whose order is a power of a prime, by descending order, independent of those before.
     axes: list[tuple[int, np.ndarray]] = []
-    made = {turns[units[0]].tobytes()}
+    generated = {turns[units[0]].tobytes()}
     for row in np.argsort(-orders, kind="stable"):
         order = int(orders[row])
         multiples = [step * turns[row] % length for step in range(order)]
-        if len(_primes_of(order)) != 1 or any(multiple.tobytes() in made for multiple in multiples[1:]):
+        if len(_primes_of(order)) != 1 or any(multiple.tobytes() in generated for multiple in multiples[1:]):
             continue
         axes.append((order, turns[row]))
-        elements = [np.frombuffer(element, turns.dtype) for element in made]
-        made = {((element + multiple) % length).tobytes() for element in elements for multiple in multiples}
-    axes.sort(key=lambda axis: axis[0])  # short ones first: those of two are real
+        elements = [np.frombuffer(element, turns.dtype) for element in generated]
+        generated = {((element + multiple) % length).tobytes() for element in elements for multiple in multiples}
+    axes.sort(key=lambda axis: axis[0])  # transforms of length 2 are real and come first
     sizes = [order for order, _ in axes]
     if math.prod(sizes) != length:
         return None
@@ -155,26 +161,26 @@ def characters(matrix: np.ndarray) -> Characters | None:
     of_columns = tuple(turn * order // length for order, turn in axes)
     columns = np.full(sizes, -1)
     columns[of_columns] = np.arange(length)
-    return None if (columns < 0).any() else Characters(rows, columns, scale)
+    return None if (columns < 0).any() else CharacterTable(rows, columns, scale)
 
 
 def _primes_of(number: int) -> set[int]:
     return {n for n in range(2, number + 1) if number % n == 0 and all(n % m for m in range(2, n))}
 
 
-def contracted(
+def contract_or_transform(
     reader: Reader, places: Sequence[Places], weights: Any, prepare: Callable[[Any], Any], shape: Sequence[int]
 ) -> list[Places]:
-    """As :meth:`Reader.contract`; with the characters of a group as what they are, where that takes fewer products."""
+    """As :meth:`Reader.contract`; as a Fourier transform if the weights are a character table and that is cheaper."""
     groups, depth, width = shape
     constant = reader.constant(weights)
     if constant is None or not np.iscomplexobj(constant) or groups != 1 or depth != width:
         return reader.contract(places, weights, prepare, shape)
-    with evaluated_at_once():
-        found = characters(np.asarray(prepare(constant))[0])
-    if found is None or 2 * sum(map(len, _of_axes(found))) > depth:
+    with evaluated_eagerly():
+        found = character_table(np.asarray(prepare(constant))[0])
+    if found is None or 2 * sum(map(len, _matrices_of_axes(found))) > depth:
         return reader.contract(places, weights, prepare, shape)
-    positions, matrices = places[0].shape[1], _of_axes(found)
+    positions, matrices = places[0].shape[1], _matrices_of_axes(found)
     before = [reader.expressions.elements(part[0][:, found.rows.ravel()]) for part in places]
     value = Value((positions, *map(len, matrices)), tuple(before))
     for axis, matrix in enumerate(matrices):
@@ -183,8 +189,8 @@ def contracted(
     return [part.reshape(1, positions, width)[..., order] for part in reader.places(value)]
 
 
-def _of_axes(found: Characters) -> list[np.ndarray]:
-    """The matrices that are multiplied with along each axis; two axes of two elements each are one of four."""
+def _matrices_of_axes(found: CharacterTable) -> list[np.ndarray]:
+    """The transform along each axis. Pairs of axes of length 2 are merged into one of length 4, which saves a pass."""
     scales = [found.scale, *(1.0 for _ in found.rows.shape[1:])]
     each = [scale * _cyclic(length, -1) for length, scale in zip(found.rows.shape, scales, strict=True)]
     n_short = sum(len(matrix) == 2 for matrix in each) // 2 * 2  # noqa: PLR2004

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ferroket._compat.sharding import evaluated_at_once
+from ferroket._compat.sharding import evaluated_eagerly
 from ferroket.ansatz import dependence
 from ferroket.network.program import Places
 from ferroket.network.reader import Operand, Reader, Rule, UnreadableError, Value
@@ -60,7 +60,7 @@ def _gather(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Val
         raise UnreadableError("it takes elements whose places depend on parameters or on the configuration")
     moved = []
     for places in reader.places(inputs[0]):
-        with evaluated_at_once():
+        with evaluated_eagerly():
             # A value that is filled in, where a place is out of bounds, would be none.
             params = {**eqn.params, "fill_value": -1}
             moved.append(
@@ -78,7 +78,7 @@ def _scatter_add(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequenc
     if places is None:
         raise UnreadableError("it adds to elements whose places depend on parameters or on the configuration")
     aval, e = eqn.outvars[0].aval, reader.expressions
-    with evaluated_at_once():
+    with evaluated_eagerly():
         # Where each update goes, from 1 on; 0 is out of bounds.
         zeros = jnp.zeros(aval.shape)
 

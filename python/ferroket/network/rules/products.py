@@ -9,7 +9,7 @@ import numpy as np
 
 from ferroket.network.program import Places
 from ferroket.network.reader import Operand, Reader, Rule, UnreadableError, Value
-from ferroket.network.rules.fourier import contracted
+from ferroket.network.rules.fourier import contract_or_transform
 
 
 def _dot_general(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
@@ -33,7 +33,7 @@ def _dot_general(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequenc
     def prepare(w: Any) -> Any:
         return jnp.asarray(w).transpose(*batch_of_weights, *of_weights, *free).reshape(groups, depth, width)
 
-    out = contracted(reader, rows, weights, prepare, (groups, depth, width))
+    out = contract_or_transform(reader, rows, weights, prepare, (groups, depth, width))
     own = [axis for axis in range(len(value.shape)) if axis not in (*summed, *batch)]
     sizes = [*(value.shape[axis] for axis in (*batch, *own)), *(dims[axis] for axis in free)]
     results = []
