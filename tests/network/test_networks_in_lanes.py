@@ -24,7 +24,7 @@ from ferroket.natural_gradient.log_derivatives import in_lanes
 from ferroket.natural_gradient.structure import read as structure_of_parameters
 from ferroket.network import UnreadableError, read, read_function, structure
 from ferroket.network.numbers import FUNCTIONS, INSTRUCTIONS
-from ferroket.network.program import Contract
+from ferroket.network.program import Contract, Map
 from ferroket.network.rules import RULES
 from ferroket.network.rules.fourier import character_table
 from generated_operators import checks
@@ -198,6 +198,48 @@ def test_products_with_character_tables_are_transforms() -> None:
         one for one in program.operations if isinstance(one, Contract) and isinstance(one.weights.value, np.ndarray)
     ]
     assert max(one.places.shape[-1] for one in constant) == 6  # real and imaginary parts, three of each
+
+
+def mixture(x: jax.Array, weights: Callable[[jax.Array], jax.Array], product: str = "ij,jk->ik") -> jax.Array:
+    """Rows of x, mixed by what a function makes of their products."""
+    rows = x.reshape(8, 2)
+    values = jnp.stack([rows, jnp.cos(rows)], axis=-1)
+    return jnp.sin(jnp.einsum(product, weights(rows @ rows.T), values[..., 0] + 2 * values[..., 1])).sum()
+
+
+SOFTMAX_OF_COLUMNS = functools.partial(jax.nn.softmax, axis=0)
+
+
+@pytest.mark.parametrize(
+    ("weights", "product", "size", "is_behind"),
+    [
+        (jax.nn.softmax, "ij,jk->ik", 1.0, True),
+        (jax.nn.softmax, "ij,jk->ki", 1.0, True),
+        (jax.nn.softmax, "ij,jk->ik", 300.0, True),  # exponentials of which all but one are zero
+        (SOFTMAX_OF_COLUMNS, "ji,jk->ik", 1.0, True),
+        (lambda x: (y := jnp.exp(x - x.max(0))) / y.sum(-1, keepdims=True), "ij,jk->ik", 1.0, True),
+        # Not the same factor for all that are summed up; and exponentials that may be large.
+        (SOFTMAX_OF_COLUMNS, "ij,jk->ik", 1.0, False),
+        (lambda x: jnp.exp(x) / jnp.exp(x).sum(-1, keepdims=True), "ij,jk->ik", 0.5, False),
+        (lambda x: (y := jnp.exp(x - 2 * x.max(0))) / y.sum(-1, keepdims=True), "ij,jk->ik", 0.5, False),
+        (lambda x: (y := jnp.exp(x - x[::-1].max(0))) / y.sum(-1, keepdims=True), "ij,jk->ik", 1.0, True),
+        (lambda x: (y := jnp.exp(x - x[1:].max(0))) / y.sum(-1, keepdims=True), "ij,jk->ik", 0.5, False),
+    ],
+)
+def test_softmax_is_normalized_behind_products(weights: Any, product: str, size: float, is_behind: bool) -> None:
+    """By a product for each result in the place of one for each weight, where weights are at most 1."""
+
+    def function(scale: jax.Array, x: jax.Array) -> jax.Array:
+        return mixture(scale * x, weights, product)
+
+    inputs = numbers(1, ROWS, 16)
+    compare(function, jnp.asarray(size), inputs, 1e-12)
+    products = [
+        one.outs[0].size
+        for one in read(function, size, inputs[0]).operations
+        if isinstance(one, Map) and {"mul", "div"} & {name for name, *_ in one.steps}
+    ]
+    assert (max(products) < 32) == is_behind
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])

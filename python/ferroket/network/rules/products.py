@@ -10,6 +10,7 @@ import numpy as np
 from ferroket.network.program import Places
 from ferroket.network.reader import Operand, Reader, Rule, UnreadableError, Value
 from ferroket.network.rules.fourier import contract_or_transform
+from ferroket.network.rules.softmax import normalized, without_normalization
 
 
 def _dot_general(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
@@ -17,8 +18,19 @@ def _dot_general(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequenc
     shape = eqn.outvars[0].aval.shape
     sides = [(inputs[0], left_sum, left_batch), (inputs[1], right_sum, right_batch)]
     if all(isinstance(v, Value) for v, *_ in sides):
+        factors = []
+        for which, (v, summed, batch) in enumerate(sides):
+            if (found := without_normalization(reader, v, summed)) is not None:
+                weights, factor = found
+                sides[which] = weights, summed, batch
+                of_rows = _as_rows(factor, summed, batch)  # (batch, others, 1)
+                factors.append(of_rows if which == 0 else of_rows.swapaxes(1, 2))
         left, right = ([_as_rows(places, summed, batch) for places in reader.places(v)] for v, summed, batch in sides)
-        return [reader.value([part.reshape(shape) for part in _pairs(reader, left, right)])]
+        products = _pairs(reader, left, right)
+        result = reader.value([part.reshape(shape) for part in products])
+        for factor in factors:
+            result = normalized(reader, result, np.broadcast_to(factor, products[0].shape).reshape(shape))
+        return [result]
     which = 0 if isinstance(inputs[0], Value) else 1
     value, summed, batch = sides[which]
     weights, of_weights, batch_of_weights = sides[1 - which]
