@@ -25,6 +25,7 @@ PARAMETERS = {
     "Heisenberg 10×10, ResCNN": (9 * 4 + 4) + 4 * (9 * 4 * 4 + 4),
     "Heisenberg 10×10, ResCNN, 16 features": (9 * 16 + 16) + 8 * (9 * 16 * 16 + 16),
     "Heisenberg 10×10, GCNN": (100 * 4 + 4) + (100 * 4 * 4 + 4),
+    "Heisenberg 10×10, GCNN with the point group": (100 * 4 + 4) + (800 * 4 * 4 + 4),
     "Heisenberg 10×10, ViT": (4 * 16 + 16)
     + 25 * 16
     + (2 * 2 * 16 + 4 * (16 * 16 + 16) + (16 * 32 + 32) + (32 * 16 + 16)),

@@ -90,6 +90,12 @@ def gcnn(shape: tuple[int, int], species: int = 1) -> Any:
     return nk.models.GCNN(symmetries=group, layers=2, features=4, mode="irreps", param_dtype=float)
 
 
+def gcnn_of_space_group(length: int) -> Any:
+    """Convolutions over all symmetries of a square lattice, 8 for each site, by Fourier transforms."""
+    square = nk.graph.Square(length)
+    return nk.models.GCNN(square, layers=2, features=4, mode="fft", shape=(length, length), param_dtype=float)
+
+
 def complex_mlp() -> Any:
     """NetKet's MLP with complex parameters."""
     return nk.models.MLP(hidden_dims=(100, 200, 200), param_dtype=complex, kernel_init=_SMALL)

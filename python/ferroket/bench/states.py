@@ -136,6 +136,9 @@ NETWORKS = {
         _spins, _seldom, partial(models.ResCNN, SPINS, features=16, blocks=4), 15, 30, samples=256
     ),
     "Heisenberg 10×10, GCNN": Case(_spins, _seldom, partial(models.gcnn, SPINS), 10, 20, samples=512),
+    "Heisenberg 10×10, GCNN with the point group": Case(
+        _spins, _seldom, partial(models.gcnn_of_space_group, SPINS[0]), 5, 10, samples=128
+    ),
     "Heisenberg 10×10, ViT": Case(_spins, _seldom, partial(models.ViT, SPINS), 8, 30, samples=512),
     "Heisenberg 10×10, ViT, 32 features, 4 layers": Case(
         _spins, _seldom, partial(models.ViT, SPINS, features=32, layers=4), 4, 15, samples=256
