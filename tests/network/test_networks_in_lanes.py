@@ -1,6 +1,7 @@
 """What is read of networks, evaluated by the kernels and by their readable twin, beside JAX."""
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,10 @@ from ferroket.models.pairs import sum_over_pairs
 from ferroket.natural_gradient.log_derivatives import in_lanes
 from ferroket.natural_gradient.structure import read as structure_of_parameters
 from ferroket.network import UnreadableError, read, read_function, structure
+from ferroket.network.characters import character_table
 from ferroket.network.numbers import FUNCTIONS, INSTRUCTIONS
 from ferroket.network.program import Contract, Map
 from ferroket.network.rules import RULES
-from ferroket.network.rules.fourier import character_table
 from generated_operators import checks
 from mpi import run_alone
 
@@ -198,6 +199,93 @@ def test_products_with_character_tables_are_transforms() -> None:
         one for one in program.operations if isinstance(one, Contract) and isinstance(one.weights.value, np.ndarray)
     ]
     assert max(one.places.shape[-1] for one in constant) == 6  # real and imaginary parts, three of each
+
+
+KINDS = {"fftn": np.fft.fftn, "ifftn": np.fft.ifftn, "rfftn": np.fft.rfftn, "irfftn": np.fft.irfftn}
+
+
+@checks(40)
+@given(data=st.data())
+def test_fourier_transforms(data: st.DataObject) -> None:
+    """Of real and of complex arrays, along one to three axes of all lengths, beside NumPy's."""
+    kind = data.draw(st.sampled_from(sorted(KINDS)), "kind")
+    shape = tuple(data.draw(st.lists(st.sampled_from([1, 2, 3, 4, 5, 6, 8, 10, 12]), min_size=1, max_size=3), "shape"))
+    is_complex = kind != "rfftn" and data.draw(st.booleans(), "complex")
+    axes = range(-data.draw(st.integers(1, len(shape)), "axes"), 0)
+    if kind == "irfftn" and shape[-1] == 1:
+        shape = (*shape[:-1], 2)  # of one number there is nothing to give
+
+    def array(x: Any) -> Any:
+        parts = x.reshape(2, *shape)
+        return parts[0] + 1j * parts[1] if is_complex else parts[0]
+
+    x = numbers(3, ROWS, 2 * math.prod(shape))
+    program = read_function(lambda _, x: getattr(jnp.fft, kind)(array(x), axes=tuple(axes)), (), x[0], np.float64)
+    found = np.asarray(program((), x))
+    expected = np.array([KINDS[kind](array(np.asarray(row)), axes=tuple(axes)) for row in x])
+    np.testing.assert_allclose(found, expected, atol=1e-12 * np.abs(expected).max())
+
+
+SHAPE = (6, 5)
+WAVES = 30
+FOURIER = np.array(nk.graph.Grid(SHAPE, pbc=True).translation_group().character_table())
+
+
+def by_fft(kernel: jax.Array, x: jax.Array) -> jax.Array:
+    """A convolution of real numbers, of which all that is complex comes in pairs."""
+    product = jnp.einsum(
+        "fk,fgk->gk", *(jnp.fft.fft2(y.reshape(*y.shape[:-1], *SHAPE)).reshape(y.shape) for y in (x, kernel))
+    )
+    return jnp.fft.ifft2(product.reshape(-1, *SHAPE)).real.reshape(product.shape)
+
+
+def by_characters(kernel: jax.Array, x: jax.Array) -> jax.Array:
+    """The same, by a group's characters."""
+    product = jnp.einsum("fk,fgk->gk", x @ FOURIER.T, kernel @ FOURIER.T)
+    return (product @ FOURIER.conj()).real / WAVES
+
+
+def of_derivatives(kernel: jax.Array, x: jax.Array) -> jax.Array:
+    """What a backward pass makes of it."""
+    return jax.grad(lambda x: (jnp.tanh(by_fft(kernel, x)) ** 2).sum())(x)
+
+
+def with_factor(kernel: jax.Array, x: jax.Array) -> jax.Array:
+    """A product that isn't the same for both of a pair."""
+    product = jnp.einsum("fk,fgk->gk", jnp.fft.fft(x), jnp.fft.fft(kernel) * jnp.arange(WAVES))
+    return jnp.fft.ifft(product).real
+
+
+def of_other_transforms(kernel: jax.Array, x: jax.Array) -> jax.Array:
+    """Inputs and kernels in pairs, but not in the same ones."""
+    pairs = np.fft.fft2(np.eye(WAVES).reshape(WAVES, *SHAPE)).reshape(WAVES, WAVES)
+    product = jnp.einsum("fk,fgk->gk", x @ np.fft.fft(np.eye(WAVES)), kernel @ pairs)
+    return jnp.fft.ifft(product).real
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype", "groups"),
+    [
+        (by_fft, float, 16),  # two wave numbers are their own negatives
+        (by_characters, float, 16),
+        (of_derivatives, float, 16),
+        (by_fft, complex, WAVES),
+        (with_factor, float, WAVES),
+        (of_other_transforms, float, WAVES),
+    ],
+)
+def test_what_comes_in_pairs_is_computed_once(function: Any, dtype: Any, groups: int) -> None:
+    kernel, x = numbers(1, 3, 2, WAVES, dtype=dtype), numbers(2, ROWS, 3 * WAVES)
+
+    def summed(kernel: Any, x: Any) -> Any:
+        return jnp.sin(
+            jnp.arange(1, 4) @ jnp.resize(function(kernel, x.reshape(3, WAVES)), (3, WAVES)) + x[:WAVES]
+        ).sum()
+
+    compare(summed, kernel, x)
+    program = read(summed, kernel, x[0])
+    found = {len(one.out) for one in program.operations if isinstance(one, Contract) and len(one.out) > 1}
+    assert found == {groups}
 
 
 def mixture(x: jax.Array, weights: Callable[[jax.Array], jax.Array], product: str = "ij,jk->ik") -> jax.Array:

@@ -5,7 +5,7 @@ are arrays of places, so that to move data is to have other places, and takes no
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import Any
 
@@ -247,34 +247,40 @@ def assemble(
 
 
 def _outs_in_order(memory: Memory, operations: Sequence[Operation]) -> Places:
-    """For each place the one that takes its part, so that what products give is one behind the other."""
+    """For each place the one that takes its part, so that what products and functions give is one behind the other."""
     where = np.arange(memory.size)
     for operation in operations:
-        if isinstance(operation, Contract) and operation.out.size:
-            first = memory.starts[np.searchsorted(memory.starts, operation.out.flat[0], "right") - 1]
-            where[operation.out.ravel()] = first + np.arange(operation.out.size)
+        outs = operation.outs if isinstance(operation, Map) else [operation.out]
+        for out in outs if isinstance(operation, Contract | Map) and outs[0].size else ():
+            first = memory.starts[np.searchsorted(memory.starts, out.flat[0], "right") - 1]
+            where[out.ravel()] = first + np.arange(out.size)
     return where
 
 
 def needed_operations(memory: Memory, results: Places, operations: Sequence[Operation]) -> list[Operation]:
-    """The operations whose results are needed, in order, and of products with parameters the outputs that are."""
+    """The operations whose results are needed, in order; of functions the elements, of products the outputs."""
     is_read = np.zeros(memory.size, bool)
     is_read[results] = True
     found: list[Operation] = []
     for operation in reversed(operations):
         outs = operation.outs if isinstance(operation, Map) else [operation.out]
         if any(is_read[out].any() for out in outs):
-            found.append(operation)
-            for places in operation.read():
+            narrowed = _narrowed(operation, is_read)
+            found.append(narrowed)
+            for places in narrowed.read():
                 is_read[places] = True
-                if isinstance(operation, Pair) and operation.has_steps and places is operation.right:  # which stay so
+                if isinstance(narrowed, Pair) and narrowed.has_steps and places is narrowed.right:  # which stay so
                     for array in np.unique(np.searchsorted(memory.starts, places.ravel(), "right") - 1):
                         is_read[memory.starts[array] :][: memory.sizes[array]] = True
-    return [_narrowed(one, is_read) if isinstance(one, Contract) else one for one in found[::-1]]
+    return found[::-1]
 
 
-def _narrowed(operation: Contract, is_read: np.ndarray) -> Contract:
-    """Products without the outputs that nothing reads."""
+def _narrowed(operation: Operation, is_read: np.ndarray) -> Operation:
+    """Products without the outputs that nothing reads, and functions without such elements."""
+    if isinstance(operation, Map):
+        return _narrowed_map(operation, is_read)
+    if not isinstance(operation, Contract):
+        return operation
     which = np.flatnonzero(is_read[operation.out].any(axis=(0, 1)))
     groups, depth, width = operation.out.shape[0], operation.places.shape[-1], operation.out.shape[-1]
     if len(which) == width:
@@ -288,6 +294,23 @@ def _narrowed(operation: Contract, is_read: np.ndarray) -> Contract:
     bias = [(table, is_of[of_bias], number[of_bias]) for table, is_of, number in operation.bias]
     table = Table(weights.value, prepare, groups * depth * len(which))
     return Contract(operation.out[..., which], operation.places, table, bias)
+
+
+def _narrowed_map(operation: Map, is_read: np.ndarray) -> Map:
+    """Functions of the elements that something reads."""
+    which = np.flatnonzero(np.any([is_read[out.ravel()] for out in operation.outs], axis=0))
+    size = operation.outs[0].size
+    if len(which) == size:
+        return operation
+
+    def narrowed(operand: Expression) -> Expression:
+        if operand.name == "elements":
+            return Expression("elements", (), operand.data.ravel()[which])
+        table, places = operand.data
+        return Expression("table", (), (table, places.ravel()[which] if places.size == size else places))
+
+    outs = [out.ravel()[which] for out in operation.outs]
+    return replace(operation, outs=outs, operands=[*map(narrowed, operation.operands)])
 
 
 def _shared_memory(

@@ -75,6 +75,10 @@ class Reader:
     largest: dict[Value, float] = field(default_factory=dict)
     """The greatest modulus that integers may have."""
     zeros: Places | None = None
+    negatives: dict[int, int] = field(default_factory=dict)
+    """Places of imaginary parts, and those where their negatives are: their own if they are zero."""
+    conjugates: dict[Any, np.ndarray] = field(default_factory=dict)
+    """Of variables that depend on parameters alone: which element the complex conjugate of each is."""
 
     def __post_init__(self) -> None:
         self.expressions = Expressions(is_single=self.dtype == np.float32)
@@ -195,6 +199,11 @@ class Reader:
     def value(self, places: Sequence[Places]) -> Value:
         """The value whose elements are at these places."""
         return Value(places[0].shape, tuple(self.expressions.elements(part) for part in places))
+
+    def negative(self, places: Places) -> Places:
+        """Where the negatives of numbers are known to be; -1 elsewhere."""
+        found = [self.negatives.get(place, -1) for place in places.ravel().tolist()]
+        return np.array(found, np.int64).reshape(places.shape)
 
     def zero(self, count: int) -> Places:
         """So many places of zeros, one behind the other."""

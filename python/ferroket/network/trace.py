@@ -22,7 +22,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 from ferroket._compat.sharding import evaluated_eagerly
 from ferroket.ansatz import dependence
 from ferroket.ansatz.equations import evaluate, inlined, needed
-from ferroket.network import integers
+from ferroket.network import conjugates, integers
 from ferroket.network.numbers import Expression, Shapes
 from ferroket.network.program import Places, Program, assemble, concatenated, needed_operations
 from ferroket.network.reader import Operand, Reader, UnreadableError, Value, real_dtype
@@ -192,6 +192,8 @@ def _fold(reader: Reader, eqn: Any, inputs: Sequence[Any]) -> None:
         root, where = reader.origin(inputs[0])
         moved = dependence.RULES[eqn.primitive.name](eqn, [where])
         reader.origins.update({v: (root, np.asarray(places)) for v, places in zip(eqn.outvars, moved, strict=True)})
+    if (conjugate := conjugates.of(reader, eqn, inputs)) is not None:
+        reader.conjugates[eqn.outvars[0]] = conjugate
     if any(value is None for value in known) or sum(v.aval.size for v in eqn.outvars) > _FOLDED:
         return
     if eqn.primitive.name.startswith("random") or eqn.effects:

@@ -1,82 +1,66 @@
 """Fourier transforms: of arrays, axis by axis, and over an Abelian group, as a product with its character table."""
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from ferroket._compat.sharding import evaluated_eagerly
-from ferroket.network.numbers import Expression
+from ferroket.network.characters import (
+    CharacterTable,
+    character_table,
+    conjugate_characters,
+    fourier_matrix,
+    fourier_table,
+    matrices_of_axes,
+)
 from ferroket.network.program import Places
 from ferroket.network.reader import Constant, Operand, Reader, Rule, Value
+from ferroket.network.rules.complex_numbers import padded
 
 
 def _fft(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
-    """Fourier transforms, axis by axis."""
+    """Fourier transforms; of real numbers the last axis comes first, and back at last."""
     kind, lengths = eqn.params["fft_type"], eqn.params["fft_lengths"]
     kind = getattr(kind, "name", str(kind))
     value = inputs[0]
     axes = list(range(len(value.shape) - len(lengths), len(value.shape)))
-    # Of real numbers the last axis comes first, and back at last.
-    order = zip(axes, lengths, strict=True) if kind == "IRFFT" else reversed(list(zip(axes, lengths, strict=True)))
-    for axis, length in order:
-        is_last = axis == axes[-1]
-        if kind == "RFFT" and is_last:
-            value = _multiplied(reader, value, axis, _transform(length, -1)[:, : length // 2 + 1])
-        elif kind == "IRFFT" and is_last:
-            twice = np.where((2 * np.arange(length) % length == 0), 1, 2)[: length // 2 + 1, None]
-            value = _real_of_product(reader, value, axis, twice * _transform(length, 1)[: length // 2 + 1] / length)
-        elif kind in ("FFT", "RFFT"):
-            value = _transformed(reader, value, axis, -1)
-        else:
-            value = _transformed(reader, value, axis, 1, 1 / length)
-    return [value]
+    last, length = axes[-1], lengths[-1]
+    if kind == "RFFT":
+        value = _multiplied(reader, value, last, fourier_matrix(length, -1)[:, : length // 2 + 1])
+        return [_transformed(reader, value, axes[:-1], -1)]
+    if kind == "IRFFT":
+        value = _transformed(reader, value, axes[:-1], 1)
+        matrix = _twice_the_pairs(length) * fourier_matrix(length, 1)[: length // 2 + 1] / length
+        return [_real_of_product(reader, value, last, matrix)]
+    return [_transformed(reader, value, axes, -1 if kind == "FFT" else 1)]
 
 
-def _transform(length: int, sign: int) -> np.ndarray:
-    """The matrix of a Fourier transform."""
-    phases = np.outer(np.arange(length), np.arange(length)) % length
-    return np.exp(sign * 2j * np.pi * phases / length)
+def _twice_the_pairs(length: int) -> np.ndarray:
+    """2 for each wave number that is there for its negative, too; 1 for those that have none."""
+    return np.where(2 * np.arange(length // 2 + 1) % length == 0, 1, 2)[:, None]
 
 
-def _cyclic(length: int, sign: int) -> np.ndarray:
-    """As :func:`_transform`, of real numbers where it is real."""
-    return _transform(length, sign).real if length <= 2 else _transform(length, sign)  # noqa: PLR2004 - e^πi is real
+def _transformed(reader: Reader, value: Value, axes: Sequence[int], sign: int) -> Value:
+    """A Fourier transform along axes; the one with a positive sign is divided by the number of elements."""
+    if not axes:
+        return value
+    last = range(-len(axes), 0)
+    moved = [np.moveaxis(places, axes, last) for places in _parts_of(reader, value)]
+    shape, lengths = moved[0].shape, moved[0].shape[len(moved[0].shape) - len(axes) :]
+    table = fourier_table(lengths, sign, 1.0 if sign < 0 else 1 / math.prod(lengths))
+    made = _by_table(reader, [places.reshape(-1, math.prod(lengths)) for places in moved], table)
+    back = [np.moveaxis(places.reshape(shape), last, axes) for places in _parts_of(reader, made)]
+    result = reader.value(back)
+    return Value(result.shape, (*result.parts, *made.parts[len(back) :]))
 
 
-def _transformed(reader: Reader, value: Value, axis: int, sign: int, scale: float = 1.0) -> Value:
-    """A Fourier transform along an axis, times a number.
-
-    One whose length has coprime factors is one in as many dimensions: Good, Journal of the Royal Statistical Society B
-    20, 361 (1958).
-    """
-    length = value.shape[axis]
-    factor = next((n for n in range(2, length) if length % n == 0 and math.gcd(n, length // n) == 1), None)
-    if factor is None:
-        return _multiplied(reader, value, axis, scale * _cyclic(length, sign))
-    other = length // factor
-    first, second = np.ix_(np.arange(factor), np.arange(other))
-    before = (first * other + second * factor) % length
-    after = (first * other * pow(other, -1, factor) + second * factor * pow(factor, -1, other)) % length
-    parts = [_along(reader, part, value, axis, before) for part in value.parts]
-    value = Value(np.take(np.empty(value.shape), before, axis).shape, tuple(parts))
-    for along, by in ((axis, scale), (axis + 1, 1.0)):
-        value = _transformed(reader, value, along, sign, by)
-    places = [np.moveaxis(part, (axis, axis + 1), (-2, -1)) for part in reader.places(value)]
-    joined = [part.reshape(*part.shape[:-2], length)[..., np.argsort(after.ravel())] for part in places]
-    return reader.value([np.moveaxis(part, -1, axis) for part in joined])
-
-
-def _along(reader: Reader, part: Expression, value: Value, axis: int, places: np.ndarray) -> Expression:
-    """What is at some places along an axis."""
-    if part.name == "number":
-        return part
-    (of_part,) = reader.places(Value(value.shape, (part,)))
-    return reader.expressions.elements(np.take(of_part, places, axis))
+def _parts_of(reader: Reader, value: Value) -> list[Places]:
+    """The places of the real and of the imaginary part; of the real one alone where the other is zero."""
+    is_real = len(value.parts) > 1 and value.parts[1].name == "number" and value.parts[1].data == 0
+    return reader.places(Value(value.shape, value.parts[:1]) if is_real else value)
 
 
 def _real_of_product(reader: Reader, value: Value, axis: int, matrix: np.ndarray) -> Value:
@@ -89,9 +73,7 @@ def _real_of_product(reader: Reader, value: Value, axis: int, matrix: np.ndarray
 
 def _multiplied(reader: Reader, value: Value, axis: int, matrix: np.ndarray) -> Value:
     """A value times a matrix ``(before, after)`` along an axis."""
-    is_real = len(value.parts) > 1 and value.parts[1].name == "number" and value.parts[1].data == 0
-    value = Value(value.shape, value.parts[:1]) if is_real else value
-    of_parts = [np.moveaxis(places, axis, -1) for places in reader.places(value)]
+    of_parts = [np.moveaxis(places, axis, -1) for places in _parts_of(reader, value)]
     rows = [places.reshape(1, -1, places.shape[-1]) for places in of_parts]
     weights = Constant(matrix)
     out = reader.contract(rows, weights, lambda w: jnp.asarray(w)[None], (1, *matrix.shape))
@@ -99,103 +81,126 @@ def _multiplied(reader: Reader, value: Value, axis: int, matrix: np.ndarray) -> 
     return reader.value([np.moveaxis(places.reshape(shape), -1, axis) for places in out])
 
 
-# Over a group
-
-
-@dataclass(frozen=True, eq=False)
-class CharacterTable:
-    """The character table of an Abelian group, a product of cyclic groups, times a number.
-
-    ``matrix[rows[g], columns[k]] = scale exp(−2πi Σ_a g_a k_a / n_a)`` for elements g and characters k. Both
-    arrays have the shape ``(n_1, n_2, …)``, by ascending n.
-    """
-
-    rows: np.ndarray
-    columns: np.ndarray
-    scale: float
-
-
-def character_table(matrix: np.ndarray) -> CharacterTable | None:
-    """Recognises the character table of an Abelian group, with rows and columns in any order.
-
-    The cyclic groups have orders that are powers of primes.
-
-    Returns:
-        None if the square matrix isn't one up to rounding.
-    """
-    length = len(matrix)
-    if length <= 1:
-        return None
-    tolerance = 1000 * np.finfo(matrix.dtype).eps
-    # All characters of the unit element are 1.
-    (units,) = np.nonzero((np.abs(matrix - matrix[:, :1]) <= tolerance * np.abs(matrix[:, :1])).all(axis=1))
-    if len(units) != 1 or not (scale := matrix[units[0], 0].real):
-        return None
-    turns = np.rint(-np.angle(matrix / scale) / (2 * np.pi) * length).astype(int) % length
-    if not (np.abs(matrix / scale - np.exp(-2j * np.pi * turns / length)) <= tolerance).all():
-        return None
-    row_of = {row.tobytes(): number for number, row in enumerate(turns)}
-    orders = length // np.gcd(length, np.gcd.reduce(turns, axis=1))
-    # Generators: elements whose order is a power of a prime, by descending order, independent of those before.
-    axes: list[tuple[int, np.ndarray]] = []
-    generated = {turns[units[0]].tobytes()}
-    for row in np.argsort(-orders, kind="stable"):
-        order = int(orders[row])
-        multiples = [step * turns[row] % length for step in range(order)]
-        if len(_primes_of(order)) != 1 or any(multiple.tobytes() in generated for multiple in multiples[1:]):
-            continue
-        axes.append((order, turns[row]))
-        elements = [np.frombuffer(element, turns.dtype) for element in generated]
-        generated = {((element + multiple) % length).tobytes() for element in elements for multiple in multiples}
-    axes.sort(key=lambda axis: axis[0])  # transforms of length 2 are real and come first
-    sizes = [order for order, _ in axes]
-    if math.prod(sizes) != length:
-        return None
-    rows = np.empty(sizes, int)
-    for element in itertools.product(*map(range, sizes)):
-        total = sum((step * turn for step, (_, turn) in zip(element, axes, strict=True)), np.zeros(length, int))
-        number = row_of.get((total % length).tobytes())
-        if number is None:
-            return None
-        rows[element] = number
-    of_columns = tuple(turn * order // length for order, turn in axes)
-    columns = np.full(sizes, -1)
-    columns[of_columns] = np.arange(length)
-    return None if (columns < 0).any() else CharacterTable(rows, columns, scale)
-
-
-def _primes_of(number: int) -> set[int]:
-    return {n for n in range(2, number + 1) if number % n == 0 and all(n % m for m in range(2, n))}
-
-
 def contract_or_transform(
     reader: Reader, places: Sequence[Places], weights: Any, prepare: Callable[[Any], Any], shape: Sequence[int]
 ) -> list[Places]:
-    """As :meth:`Reader.contract`; as a Fourier transform if the weights are a character table and that is cheaper."""
+    """As :meth:`Reader.contract`, in a cheaper way if there is one.
+
+    That is a Fourier transform if the weights are a character table; half of the products if the others are the complex
+    conjugates of these.
+    """
     groups, depth, width = shape
     constant = reader.constant(weights)
+    if groups > 1 and len(places) > 1 and (found := _by_half(reader, places, weights, prepare, shape)) is not None:
+        return found
     if constant is None or not np.iscomplexobj(constant) or groups != 1 or depth != width:
         return reader.contract(places, weights, prepare, shape)
     with evaluated_eagerly():
-        found = character_table(np.asarray(prepare(constant))[0])
-    if found is None or 2 * sum(map(len, _matrices_of_axes(found))) > depth:
+        table = character_table(np.asarray(prepare(constant))[0])
+    if table is None or 2 * sum(map(len, matrices_of_axes(table))) > depth:
         return reader.contract(places, weights, prepare, shape)
-    positions, matrices = places[0].shape[1], _matrices_of_axes(found)
-    before = [reader.expressions.elements(part[0][:, found.rows.ravel()]) for part in places]
-    value = Value((positions, *map(len, matrices)), tuple(before))
-    for axis, matrix in enumerate(matrices):
-        value = _multiplied(reader, value, 1 + axis, matrix)
-    order = np.argsort(found.columns.ravel())
-    return [part.reshape(1, positions, width)[..., order] for part in reader.places(value)]
+    made = _by_table(reader, [part[0] for part in places], table)
+    return [part[None] for part in reader.places(made)]
 
 
-def _matrices_of_axes(found: CharacterTable) -> list[np.ndarray]:
-    """The transform along each axis. Pairs of axes of length 2 are merged into one of length 4, which saves a pass."""
-    scales = [found.scale, *(1.0 for _ in found.rows.shape[1:])]
-    each = [scale * _cyclic(length, -1) for length, scale in zip(found.rows.shape, scales, strict=True)]
-    n_short = sum(len(matrix) == 2 for matrix in each) // 2 * 2  # noqa: PLR2004
-    short = [np.kron(a, b) for a, b in zip(each[:n_short:2], each[1:n_short:2], strict=True)]
-    return short + each[n_short:]
+def _by_table(reader: Reader, parts: Sequence[Places], table: CharacterTable) -> Value:
+    """Numbers ``(positions, elements)`` times a character table: ``(positions, characters)``, axis by axis.
+
+    What becomes of real numbers is the complex conjugate for the conjugate characters, and isn't computed twice; nor is
+    what becomes real.
+    """
+    matrices, positions = matrices_of_axes(table), len(parts[0])
+    rows = [part[:, table.rows.ravel()].reshape(positions, *map(len, matrices)) for part in parts]
+    real, others = (
+        [1 + axis for axis, m in enumerate(matrices) if np.iscomplexobj(m) == kind] for kind in (False, True)
+    )
+    half = others.pop() if others else None
+    opposite = conjugate_characters(matrices)
+
+    def along(value: Value, axes: Sequence[int]) -> Value:
+        for axis in axes:
+            value = _multiplied(reader, value, axis, matrices[axis - 1])
+        return value
+
+    value = reader.value(rows)
+    if half is None:
+        value = along(value, real)
+    elif len(parts) == 1:
+        n_half = len(matrices[half - 1]) // 2 + 1
+        value = _multiplied(reader, along(value, real), half, matrices[half - 1][:, :n_half])
+        value = _with_conjugates(reader, along(value, others), half, matrices, opposite)
+    elif _is_conjugate(reader, rows[0].reshape(positions, -1), rows[1].reshape(positions, -1), opposite):
+        n_half = len(matrices[half - 1]) // 2 + 1
+        value = reader.value([np.take(part, range(n_half), half) for part in rows])
+        matrix = _twice_the_pairs(len(matrices[half - 1])) * matrices[half - 1][:n_half]
+        value = along(_real_of_product(reader, along(value, others), half, matrix), real)
+    else:
+        value = along(value, [*real, *others, half])
+    order = np.argsort(table.columns.ravel())
+    made = reader.value([part.reshape(positions, -1)[:, order] for part in reader.places(value)])
+    return Value(made.shape, tuple(padded(reader.expressions, made.parts, 2)))
+
+
+def _with_conjugates(
+    reader: Reader, value: Value, half: int, matrices: Sequence[np.ndarray], opposite: np.ndarray
+) -> Value:
+    """All that become of real numbers, from the half of it along an axis."""
+    sizes = [len(matrix) for matrix in matrices]
+    n_half = sizes[half - 1] // 2 + 1
+    # The first half along this axis, and of pairs in it the one that comes first.
+    is_known = (np.indices(sizes)[half - 1] < n_half).ravel()
+    is_own = is_known & ((np.arange(len(opposite)) <= opposite) | ~is_known[opposite])
+    source = np.where(is_own, np.arange(len(opposite)), opposite)
+    where = np.cumsum(is_known) - 1
+    real, imaginary = (part.reshape(value.shape[0], -1)[:, where[source]] for part in reader.places(value))
+    return reader.value([real, _negated(reader, imaginary, ~is_own, opposite)])
+
+
+def _negated(reader: Reader, imaginary: Places, which: np.ndarray, opposite: np.ndarray) -> Places:
+    """Imaginary parts ``(n, elements)``, some replaced by their negatives; known as those of the opposites."""
+    found = imaginary.copy()
+    if which.any():
+        e = reader.expressions
+        (negated,) = reader.write([e.of("neg", e.elements(imaginary[:, which]))], imaginary[:, which].size)
+        found[:, which] = negated.reshape(len(imaginary), -1)
+    reader.negatives.update(zip(found.ravel().tolist(), found[:, opposite].ravel().tolist(), strict=True))
+    return found
+
+
+def _is_conjugate(reader: Reader, real: Places, imaginary: Places, opposite: np.ndarray) -> bool:
+    """Whether numbers ``(n, elements)`` are known as the complex conjugates of their opposites."""
+    return bool((real[:, opposite] == real).all() and (reader.negative(imaginary) == imaginary[:, opposite]).all())
+
+
+def _by_half(
+    reader: Reader, places: Sequence[Places], weights: Any, prepare: Callable[[Any], Any], shape: Sequence[int]
+) -> list[Places] | None:
+    """As :meth:`Reader.contract`, where groups are known as the complex conjugates of others; None if they aren't."""
+    groups, depth, width = shape
+    root, where = reader.origin(weights)
+    conjugate = reader.conjugates.get(root)
+    if conjugate is None:
+        return None
+    real, imaginary = places
+    numbers = {(r.tobytes(), i.tobytes()): number for number, (r, i) in enumerate(zip(real, imaginary, strict=True))}
+    negative = reader.negative(imaginary)
+    found = [numbers.get((r.tobytes(), i.tobytes())) for r, i in zip(real, negative, strict=True)]
+    if None in found:
+        return None
+    opposite = np.array(found)
+    with evaluated_eagerly():
+        of_weights = np.asarray(prepare(jnp.asarray(where)))
+    if (conjugate[of_weights] != of_weights[opposite]).any():
+        return None
+    is_own = np.arange(groups) <= opposite
+    kept = np.flatnonzero(is_own)
+    halves = reader.contract(
+        [part[kept] for part in places], weights, lambda w: prepare(w)[kept], (len(kept), depth, width)
+    )
+    source = np.where(is_own, np.arange(groups), opposite)
+    of_all = [part[(np.cumsum(is_own) - 1)[source]] for part in halves]
+    by_group = of_all[1].reshape(groups, -1).T
+    return [of_all[0], _negated(reader, by_group, ~is_own, opposite).T.reshape(of_all[1].shape)]
 
 
 RULES: dict[str, Rule] = {"fft": _fft}
