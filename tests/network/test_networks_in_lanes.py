@@ -288,6 +288,17 @@ def test_what_comes_in_pairs_is_computed_once(function: Any, dtype: Any, groups:
     assert found == {groups}
 
 
+def test_conjugate_columns_take_no_more_memory_than_the_matrix() -> None:
+    """All pairs of 1500 columns would be 54 GB."""
+    columns = np.exp(2j * np.pi * np.random.default_rng(1).random((1500, 750)))
+    matrix = np.concatenate([columns, columns.conj()[:, ::-1]], axis=1)
+
+    def function(w: jax.Array, x: jax.Array) -> jax.Array:
+        return (x @ (w @ matrix).real[:4]).sum()
+
+    compare(function, numbers(1, 1500), numbers(2, ROWS, 4))
+
+
 def mixture(x: jax.Array, weights: Callable[[jax.Array], jax.Array], product: str = "ij,jk->ik") -> jax.Array:
     """Rows of x, mixed by what a function makes of their products."""
     rows = x.reshape(8, 2)
