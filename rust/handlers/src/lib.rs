@@ -31,7 +31,7 @@ mod rules;
 mod testing;
 
 /// The handlers by the names under which they are registered.
-pub const HANDLERS: [(&str, Handler); 23] = [
+pub const HANDLERS: [(&str, Handler); 24] = [
     ("ferroket_chains_jastrow", chains::jastrow),
     ("ferroket_chains_rbm", chains::rbm),
     ("ferroket_chains_product", chains::product),
@@ -44,6 +44,7 @@ pub const HANDLERS: [(&str, Handler); 23] = [
     ("ferroket_network", network::values),
     ("ferroket_ising", ising::connected_elements),
     ("ferroket_gram", linear_algebra::gram),
+    ("ferroket_solve_gram", linear_algebra::solve_gram),
     ("ferroket_solve_positive", linear_algebra::solve_positive),
     ("ferroket_terms", padded::terms),
     ("ferroket_terms_compact", compact::terms),
@@ -82,6 +83,7 @@ mod tests {
                 "ferroket_chains_network" => "answers",
                 "ferroket_determinants" => "n",
                 "ferroket_gram" => "device",
+                "ferroket_solve_gram" => "right",
                 "ferroket_network" => "inputs",
                 "ferroket_solve_positive" => "matrix",
                 name if name.contains("chains") => "start",

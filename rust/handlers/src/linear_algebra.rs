@@ -2,9 +2,10 @@
 
 use bytemuck::Pod;
 use ferroket_kernels::linear_algebra::{
-    Deal, Number, Scalar, Shape, Sides, Term, gram as write_gram, solve_positive as solve,
+    Deal, Rows, Shape, Sides, Term, gram as write_gram, solve_gram as solve_of_gram, solve_positive as solve,
 };
-use ferroket_xla_ffi::{AnyBuffer, AnyBufferMut, Arguments, DataType, Element, Error, Frame, handler};
+use ferroket_kernels::numbers::Real;
+use ferroket_xla_ffi::{AnyBuffer, AnyBufferMut, Arguments, BufferMut, DataType, Element, Error, Frame, handler};
 use num_complex::Complex;
 
 handler! {
@@ -23,31 +24,44 @@ handler! {
     pub(crate) fn gram = call_gram
 }
 
+handler! {
+    /// Arguments `right (n, C)`, of real or complex floats, `shift ()`, real, and of each term those that `gram` has, of samples that
+    /// all have rows and columns. Attribute `terms` as there. Result `solution (n, C)`, no numbers where the Gram matrix with the
+    /// shift isn't positive definite; see [`solve_of_gram`].
+    pub(crate) fn solve_gram = call_solve_gram
+}
+
 fn call(frame: &Frame) -> Result<(), Error> {
     let mut args = frame.arguments();
     let matrix = args.any("matrix")?;
     match matrix.dtype() {
-        DataType::F32 => run(frame, args, matrix, f32::NAN),
-        DataType::F64 => run(frame, args, matrix, f64::NAN),
-        DataType::C64 => run(frame, args, matrix, Complex::<f32>::from(f32::NAN)),
-        DataType::C128 => run(frame, args, matrix, Complex::<f64>::from(f64::NAN)),
+        DataType::F32 | DataType::C64 => run::<f32>(frame, args, matrix, f32::NAN),
+        DataType::F64 | DataType::C128 => run::<f64>(frame, args, matrix, f64::NAN),
         other => Err(Error::invalid(format!("the matrix has dtype {other}, but must be real or complex floats"))),
     }
 }
 
-fn run<T: Number + Element>(frame: &Frame, mut args: Arguments, matrix: AnyBuffer, none: T) -> Result<(), Error> {
-    let right = args.typed::<T>("right")?;
+fn run<T: Real + Element>(frame: &Frame, mut args: Arguments, matrix: AnyBuffer, none: T) -> Result<(), Error>
+where
+    Complex<T>: Element + Pod,
+{
+    let right = args.any("right")?;
     args.finish()?;
     right.expect_rank(1)?;
     let &[n] = right.dims() else { unreachable!("there is one dimension") };
     matrix.expect_dims(&[n, n])?;
     let mut results = frame.results();
-    let solution = results.typed::<T>("solution")?;
+    let solution = results.any("solution")?;
     solution.expect_dims(&[n])?;
     results.finish()?;
-    let solution = solution.into_mut_slice();
-    solution.copy_from_slice(right.as_slice());
-    if !solve(matrix.typed::<T>()?.as_slice(), solution, &OnPool(frame))? {
+    let (matrix, is_complex) = real_numbers::<T>(matrix)?;
+    let (right, solution) = (real_numbers::<T>(right)?, real_numbers_mut::<T>(solution)?);
+    if right.1 != is_complex || solution.1 != is_complex {
+        return Err(Error::invalid("the matrix, the right-hand side and the solution have other dtypes".to_owned()));
+    }
+    let solution = solution.0;
+    solution.copy_from_slice(right.0);
+    if !solve(matrix, solution, is_complex, &OnPool(frame))? {
         solution.fill(none);
     }
     Ok(())
@@ -66,7 +80,7 @@ fn call_gram(frame: &Frame) -> Result<(), Error> {
     }
 }
 
-fn run_gram<T: Scalar + Element + Pod>(
+fn run_gram<T: Real + Element>(
     frame: &Frame,
     mut args: Arguments,
     device: i32,
@@ -90,21 +104,79 @@ where
     let side = usize::try_from(frame.attr_i64("side")?).ok().filter(|&side| side > 0);
     let side = side.ok_or_else(|| Error::invalid("a tile has no side".to_owned()))?;
     let shape = Shape { rows, columns, components, device, side, is_complex };
+    let terms = terms::<T>(frame, &mut args, shape)?;
+    args.finish()?;
+    let (matrix, _) = real_numbers_mut(matrix)?;
+    write_gram(&terms, shape, matrix, &OnPool(frame))
+}
+
+fn call_solve_gram(frame: &Frame) -> Result<(), Error> {
+    let mut args = frame.arguments();
+    let right = args.any("right")?;
+    match right.dtype() {
+        DataType::F32 | DataType::C64 => run_solve_gram::<f32>(frame, args, right, f32::NAN),
+        DataType::F64 | DataType::C128 => run_solve_gram::<f64>(frame, args, right, f64::NAN),
+        other => {
+            Err(Error::invalid(format!("the right-hand side has dtype {other}, but must be real or complex floats")))
+        }
+    }
+}
+
+fn run_solve_gram<T: Real + Element>(frame: &Frame, mut args: Arguments, right: AnyBuffer, none: T) -> Result<(), Error>
+where
+    Complex<T>: Element + Pod,
+{
+    right.expect_rank(2)?;
+    let &[samples, components] = right.dims() else { unreachable!("there are two dimensions") };
+    let shift = args.scalar::<T>("shift")?;
+    let is_complex = right.dtype() != T::DTYPE;
+    if components != 1 && (components != 2 || is_complex) {
+        return Err(Error::invalid(format!(
+            "{components} rows of each sample, but there must be one, or two of real numbers"
+        )));
+    }
+    let shape = Shape { rows: samples, columns: samples, components, device: 0, side: samples.max(1), is_complex };
+    let terms = terms::<T>(frame, &mut args, shape)?;
+    args.finish()?;
+    let mut results = frame.results();
+    let solution = results.any("solution")?;
+    solution.expect_dims(&[samples, components])?;
+    results.finish()?;
+    let (solution, of_solution) = real_numbers_mut::<T>(solution)?;
+    if of_solution != is_complex {
+        return Err(Error::invalid("the right-hand side and the solution have other dtypes".to_owned()));
+    }
+    solution.copy_from_slice(real_numbers::<T>(right)?.0);
+    if !solve_of_gram(&terms, Rows { samples, components, is_complex }, shift, solution, &OnPool(frame))? {
+        solution.fill(none);
+    }
+    Ok(())
+}
+
+/// The terms of a Gram matrix, in the order of the attribute `terms`.
+fn terms<'a, T: Real + Element>(
+    frame: &Frame,
+    args: &mut Arguments<'_, 'a>,
+    shape: Shape,
+) -> Result<Vec<Term<'a, T>>, Error>
+where
+    Complex<T>: Element + Pod,
+{
     let mut terms = Vec::new();
     for kind in frame.attr_str("terms")?.split_whitespace() {
         terms.push(match kind {
             "factors" => {
-                let (x, [parts, positions, _]) = sides::<T, 3>(&mut args, "x", &[], shape)?;
-                let (delta, [of_delta, at_delta, _]) = sides::<T, 3>(&mut args, "delta", &[components], shape)?;
+                let (x, [parts, positions, _]) = sides::<T, 3>(args, "x", &[], shape)?;
+                let (delta, [of_delta, at_delta, _]) = sides::<T, 3>(args, "delta", &[shape.components], shape)?;
                 if [parts, positions] != [of_delta, at_delta] {
                     return Err(Error::invalid("x and delta have other parts or positions".to_owned()));
                 }
                 Term::Factors { x, delta, parts, positions }
             }
             "rows" => {
-                let (numbers, [len]) = sides::<T, 1>(&mut args, "rows", &[components], shape)?;
+                let (numbers, [len]) = sides::<T, 1>(args, "rows", &[shape.components], shape)?;
                 let mean = args.any("mean")?;
-                mean.expect_dims(&[components, len])?;
+                mean.expect_dims(&[shape.components, len])?;
                 let (mean, is_complex) = real_numbers::<T>(mean)?;
                 if is_complex != numbers.is_complex {
                     return Err(Error::invalid("rows and their mean aren't both real or both complex".to_owned()));
@@ -114,17 +186,11 @@ where
             _ => return Err(Error::invalid(format!("there is no term '{kind}', but 'factors' and 'rows'"))),
         });
     }
-    args.finish()?;
-    let matrix = if is_complex {
-        bytemuck::cast_slice_mut(matrix.typed::<Complex<T>>()?.into_mut_slice())
-    } else {
-        matrix.typed::<T>()?.into_mut_slice()
-    };
-    write_gram(&terms, shape, matrix, &OnPool(frame))
+    Ok(terms)
 }
 
 /// Arrays of samples with rows and with columns, `(samples, *before, *after)`, and what is after.
-fn sides<'a, T: Scalar + Element + Pod, const AFTER: usize>(
+fn sides<'a, T: Real + Element, const AFTER: usize>(
     args: &mut Arguments<'_, 'a>,
     name: &'static str,
     before: &[usize],
@@ -148,7 +214,7 @@ where
 }
 
 /// Numbers, or the real and imaginary parts of complex ones; and whether they are these.
-fn real_numbers<T: Scalar + Element + Pod>(array: AnyBuffer<'_>) -> Result<(&[T], bool), Error>
+fn real_numbers<T: Real + Element>(array: AnyBuffer<'_>) -> Result<(&[T], bool), Error>
 where
     Complex<T>: Element + Pod,
 {
@@ -156,6 +222,21 @@ where
         return Ok((array.typed::<T>()?.as_slice(), false));
     }
     Ok((bytemuck::cast_slice(array.typed::<Complex<T>>()?.as_slice()), true))
+}
+
+/// The same of a result, which is advised to be in huge pages.
+fn real_numbers_mut<T: Real + Element>(array: AnyBufferMut<'_>) -> Result<(&mut [T], bool), Error>
+where
+    Complex<T>: Element + Pod,
+{
+    fn in_huge_pages<T: Element>(mut array: BufferMut<'_, T>) -> &mut [T] {
+        array.advise_huge_pages();
+        array.into_mut_slice()
+    }
+    if array.dtype() == T::DTYPE {
+        return Ok((in_huge_pages(array.typed::<T>()?), false));
+    }
+    Ok((bytemuck::cast_slice_mut(in_huge_pages(array.typed::<Complex<T>>()?)), true))
 }
 
 /// The threads of XLA.
@@ -243,6 +324,37 @@ mod tests {
             assert!((written[0][components] - expected).abs() < 1e-15);
             assert!(written.iter().all(|matrix| matrix == &written[0]));
         }
+    }
+
+    #[test]
+    fn systems_of_gram_matrices_are_solved_on_all_pools() {
+        // Of rows 1, 2, 4, less their mean: (r - r̄) (r' - r̄) + λ, for b - b̄.
+        let solved = |threads: Threads, components: usize, terms: &str| {
+            let rows = [1.0, 2.0, 4.0].repeat(components);
+            let right: Vec<f64> = [3.0, 0.0, 0.0].repeat(components);
+            let mut call = TestFrame::new(threads)
+                .arg(&right, &[3, components])
+                .arg(&[2.0], &[])
+                .arg(&rows, &[3, components, 1])
+                .arg(&rows, &[3, components, 1])
+                .arg(&vec![0.0; components], &[components, 1])
+                .result::<f64>(&[3, components])
+                .attr_str("terms", terms);
+            (call.execute(solve_gram), call.read::<f64>(0))
+        };
+        for threads in POOLS {
+            let (done, solution) = solved(threads, 1, "rows");
+            assert_eq!(done, Ok(()));
+            let (right, rows) = ([2.0, -1.0, -1.0], [1.0, 2.0, 4.0].map(|row| row - 7.0 / 3.0));
+            let along = rows.iter().zip(right).map(|(a, b)| a * b).sum::<f64>()
+                / (2.0 + rows.iter().map(|row| row * row).sum::<f64>());
+            for ((found, right), row) in solution.iter().zip(right).zip(rows) {
+                assert!((found - (right - row * along) / 2.0).abs() < 1e-14);
+            }
+        }
+        let message = |components, terms| solved(POOLS[0], components, terms).0.expect_err("bad").message;
+        assert_eq!(message(3, "rows"), "3 rows of each sample, but there must be one, or two of real numbers");
+        assert_eq!(message(1, "columns"), "there is no term 'columns', but 'factors' and 'rows'");
     }
 
     #[test]

@@ -2,9 +2,16 @@
 
 mod cholesky;
 mod gram;
+mod ntk;
+mod panels;
+mod substitution;
+mod sums;
+mod terms;
 
-pub use cholesky::{Number, solve_positive};
-pub use gram::{Scalar, Shape, Sides, Term, gram};
+pub use cholesky::solve_positive;
+pub use gram::gram;
+pub use ntk::{Rows, solve_gram};
+pub use terms::{Shape, Sides, Term};
 
 use std::sync::{Mutex, PoisonError};
 
