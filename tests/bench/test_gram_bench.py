@@ -8,11 +8,15 @@ from ferroket.bench import gram
 @pytest.mark.parametrize("which", ["RBM α=1", "complex RBM α=4"])
 def test_beside_the_jacobian(which, monkeypatch):
     monkeypatch.setattr(gram, "CASES", ((which, 20),))
-    (row,) = gram.run(rounds=1).rows
-    assert row.case.endswith("20 samples")
-    assert set(row.seconds) == {"Ferroket", "Jacobian"}
-    (limit,) = row.limits.values()
-    assert 0 < limit < row.seconds["Ferroket"]
+    matrix, system = gram.run(rounds=1).rows
+    assert matrix.case.endswith("20 samples")
+    assert system.case == f"{matrix.case}, solved"
+    limits = []
+    for row in (matrix, system):
+        assert set(row.seconds) == {"Ferroket", "Jacobian"}
+        limits += row.limits.values()
+        assert 0 < limits[-1] < row.seconds["Ferroket"]
+    assert limits[0] < limits[1]
 
 
 def test_bad_arguments():

@@ -257,7 +257,7 @@ def test_fallback_on_one_device() -> None:
     matrix, right = indefinite(150, 140), system(150)[1]
     netkets = nk.optimizer.solver.cholesky_with_fallback
     assert systems.replaced(netkets, 150) is not netkets
-    found, _ = systems.solve(netkets, jnp.asarray(matrix), jnp.asarray(right), 0.0, None, 150)
+    found, _ = systems.solve(netkets, jnp.asarray(matrix), jnp.asarray(right))
     assert difference(found, np.linalg.solve(matrix, right)) < 1e-9
 
 

@@ -9,7 +9,7 @@ import netket as nk
 import pytest
 
 import ferroket as fk
-from ferroket.natural_gradient import Explanation, Layer
+from ferroket.natural_gradient import Explanation, Layer, gram
 from variational_states import CHAIN, SPINS, TRANSLATIONS, make_state
 
 ISING = nk.operator.IsingJax(SPINS, CHAIN, h=0.7)
@@ -94,7 +94,7 @@ def test_rbm() -> None:
     assert visible.flops == 4 * (24 * 24 + 2 * 24) * 6
     assert str(found) == "\n".join(
         [
-            "factors: no Jacobian; one complex Hermitian system of 24 unknowns",
+            "factors: no Jacobian; one complex Hermitian system of 24 unknowns, which isn't written",
             "  Dense/bias (12): factors; it is one more row of Dense/kernel",
             "  Dense/kernel (6×12): factors, 4.84e-05 GFLOP, 0.00568 MiB; "
             "a product with 6 inputs and 12 outputs at one position",
@@ -104,6 +104,18 @@ def test_rbm() -> None:
             "solver: fk.optimizer.solver.cholesky in the place of cholesky",
             "memory of factors and rows on each device: 0.00714 MiB",
         ]
+    )
+
+
+def test_why_the_matrix_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_pairs = explained(nk.models.Jastrow(param_dtype=float), use_ntk=True)
+    assert of_pairs.kernel.endswith(" unknowns, which is written: rows of pairs of sites are a part of it")
+    rbm = nk.models.RBM(alpha=2, param_dtype=float)
+    of_solver = explained(rbm, use_ntk=True, linear_solver=nk.optimizer.solver.pinv_smooth)
+    assert of_solver.kernel.endswith(" unknowns, which is written: the solver asks for it")
+    monkeypatch.setattr(gram, "MEMORY", 1000)  # of 24 samples with 6 numbers each, of 64 bits
+    assert explained(rbm, use_ntk=True).kernel.endswith(
+        " unknowns, which is written: rows of factors would take 0.0011 MiB beside it, more than 0.000954"
     )
 
 
@@ -186,11 +198,12 @@ def test_what_is_not_used() -> None:
     ],
 )
 def test_by_parameters(model: Any, kind: str, side: int, n_rows: int) -> None:
-    """The matrix of all parameters is made of the Jacobian, and that is told."""
+    """The matrix of all parameters is made of rows of some samples at once, and that is told."""
     found = explained(model, use_ntk=False)
-    assert str(found).startswith(f"factors: the Jacobian is made of them; one {kind} system of {side} unknowns\n")
-    weight, itemsize = (4, 16) if kind == "complex Hermitian" else (1, 8)
-    assert sum(found_layer.memory for found_layer in found.layers) == n_rows * side * itemsize
+    matrix = f"one {kind} system of {side} unknowns"
+    assert str(found).startswith(f"factors: no Jacobian, but rows of some samples at once; {matrix}\n")
+    weight = 4 if kind == "complex Hermitian" else 1
+    assert sum(found_layer.memory for found_layer in found.layers) == found.memory
     assert sum(found_layer.flops for found_layer in found.layers) == 2 * weight * n_rows * side**2
     assert {found_layer.form for found_layer in found.layers} <= {"rows", "rows of factors"}
 

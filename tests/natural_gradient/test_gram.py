@@ -18,20 +18,22 @@ def random_numbers(rng: np.random.Generator, dtype: type, *shape: int) -> jax.Ar
     return jnp.asarray((numbers if np.issubdtype(dtype, np.complexfloating) else numbers.real).astype(dtype))
 
 
-def random_derivatives(dtypes: tuple[type, type, type], n_components: int, is_holomorphic: bool) -> LogDerivatives:
+def random_derivatives(
+    dtypes: tuple[type, type, type], n_components: int, is_holomorphic: bool, n_samples: int = N_SAMPLES
+) -> LogDerivatives:
     """Of factors that are multiplied, of some whose rows take fewer operations, and of rows."""
     rng = np.random.default_rng(5)
     of_x, of_delta, of_rows = dtypes
     factors = {
         leaf: Factors(
-            random_numbers(rng, of_x, N_SAMPLES, parts, positions, n_in),
-            random_numbers(rng, of_delta, N_SAMPLES, n_components, parts, positions, n_out),
+            random_numbers(rng, of_x, n_samples, parts, positions, n_in),
+            random_numbers(rng, of_delta, n_samples, n_components, parts, positions, n_out),
             product=None,  # type: ignore[arg-type]  # for vectors of parameters
         )
         for leaf, (parts, positions, n_in, n_out) in enumerate([(1, 1, 4, 3), (2, 2, 5, 9), (1, 40, 2, 3)])
     }
     rows = {
-        3 + i: random_numbers(rng, of_rows, N_SAMPLES, n_components, *shape)
+        3 + i: random_numbers(rng, of_rows, n_samples, n_components, *shape)
         for i, shape in enumerate([(2, 3), (4,), (300,)])
     }
     return LogDerivatives(factors, {}, rows, None, is_holomorphic)  # type: ignore[arg-type]
@@ -52,8 +54,7 @@ def centred(matrix: np.ndarray) -> np.ndarray:
     return matrix - matrix.mean(axis=2, keepdims=True)
 
 
-@pytest.mark.parametrize("function", [gram._in_rust, gram._by_xla])
-@pytest.mark.parametrize(
+all_types = pytest.mark.parametrize(
     ("dtypes", "n_components", "is_holomorphic"),
     [
         ((np.float64, np.float64, np.float64), 1, False),
@@ -66,6 +67,10 @@ def centred(matrix: np.ndarray) -> np.ndarray:
         ((np.float32, np.complex64, np.complex64), 1, True),
     ],
 )
+
+
+@pytest.mark.parametrize("function", [gram._in_rust, gram._by_xla])
+@all_types
 @pytest.mark.parametrize("length", [128, 6])
 def test_products_of_rows(
     function: Callable[..., jax.Array],
@@ -77,6 +82,7 @@ def test_products_of_rows(
 ) -> None:
     """In one tile, and in several of which the last one isn't full."""
     monkeypatch.setitem(tiles._LENGTH, "cpu", length)
+    monkeypatch.setattr(tiles, "_LENGTH_IN_RUST", length)
     derivatives = random_derivatives(dtypes, n_components, is_holomorphic)
     by_rows = [gram.cost_of(factors, N_SAMPLES).prefers_rows for factors in derivatives.factors.values()]
     assert by_rows == [False, False, True]
@@ -86,6 +92,35 @@ def test_products_of_rows(
     assert found.dtype == (dtype if is_holomorphic else np.finfo(dtype).dtype)
     tolerance = 1e-13 if found.real.dtype == np.float64 else 1e-5
     np.testing.assert_allclose(centred(found), right, atol=tolerance * np.abs(right).max())
+
+
+@all_types
+@pytest.mark.parametrize("n_samples", [1, 21, 230])
+def test_systems_of_it(
+    dtypes: tuple[type, type, type], n_components: int, is_holomorphic: bool, n_samples: int
+) -> None:
+    """Less its means, for right-hand sides less theirs."""
+    derivatives = random_derivatives(dtypes, n_components, is_holomorphic, n_samples)
+    dtype = np.result_type(*dtypes) if is_holomorphic else np.finfo(np.result_type(*dtypes)).dtype
+    right = np.asarray(random_numbers(np.random.default_rng(7), dtype.type, n_samples, n_components))
+    found = jax.jit(gram.solve_gram)(derivatives, right, 0.5 * n_samples)
+    assert found.dtype == dtype
+    matrix = expected(derivatives).reshape(right.size, right.size) + 0.5 * n_samples * np.eye(right.size)
+    solution = np.linalg.solve(matrix, (right - right.mean(axis=0)).reshape(-1)).reshape(right.shape)
+    tolerance = 1e-12 if found.real.dtype == np.float64 else 2e-4
+    np.testing.assert_allclose(found, solution, atol=tolerance * (np.abs(right).max() / (0.5 * n_samples)))
+
+
+def test_what_is_no_system_in_rust(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of rows which would take much memory, and one that isn't positive definite."""
+    derivatives = random_derivatives((np.float64, np.float64, np.float64), 1, is_holomorphic=False)
+    right = jnp.ones((N_SAMPLES, 1))
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            gram, "MEMORY", 8 * N_SAMPLES * 6 - 1
+        )  # one byte less than the rows of two by three inputs and outputs
+        assert gram.solve_gram(derivatives, right, jnp.array(0.1)) is None
+    assert np.isnan(gram.solve_gram(derivatives, right, jnp.array(-1e4))).all()
 
 
 def test_it_is_in_rust_on_cpus() -> None:

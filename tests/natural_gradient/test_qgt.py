@@ -16,7 +16,7 @@ from jax.flatten_util import ravel_pytree
 from netket.optimizer.qgt import QGTJacobianDense, QGTJacobianPyTree, QGTOnTheFly, qgt_onthefly
 
 import ferroket as fk
-from ferroket.natural_gradient import patching
+from ferroket.natural_gradient import dense, patching
 from ferroket.optimizer.qgt import QGTFactors, quantum_geometric_tensor
 from variational_states import CHAIN, SPINS, make_state, random_like
 
@@ -114,6 +114,32 @@ def test_the_matrix(name: str, kind: str) -> None:
     close(tensor @ flat(vector), flat(product), 1e-12)
     close(flat(tensor(vector)), flat(product), 1e-12)
     close(flat((tensor + 0.2) @ vector), flat(product) + 0.2 * flat(vector), 1e-12)
+
+
+@pytest.mark.quick("holomorphic", "not holomorphic")
+@pytest.mark.parametrize("name", MODELS)
+def test_the_matrix_of_weighted_samples_in_parts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the rows of a few samples after those of others, the last ones fewer, beside a Jacobian."""
+    state = state_of(name)
+    samples = state.samples.reshape(-1, SPINS.size)
+    mass = jnp.arange(1.0, 1 + len(samples))
+    mass /= mass.sum()
+    rows = quantum_geometric_tensor(state).rows
+    layout = dense.layout_of(rows, "complex")
+    jacobian = nk.jax.jacobian(
+        state._apply_fun,
+        state.parameters,
+        samples,
+        state.model_state,
+        mode=layout,
+        pdf=mass,
+        center=True,
+        dense=True,
+        _sqrt_rescale=True,
+    )
+    jacobian = np.asarray(jacobian).reshape(-1, jacobian.shape[-1])
+    monkeypatch.setattr(dense, "PART", 7 * jacobian.nbytes // len(samples))
+    close(dense.dense_tensor(rows, mass, layout), jacobian.conj().T @ jacobian, 1e-12)
 
 
 def test_chunks_and_settings() -> None:

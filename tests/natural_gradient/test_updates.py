@@ -136,6 +136,18 @@ def test_projection(kind: str, name: str) -> None:
     assert difference(found, without) < 1e-9  # what is projected out of centred rows is nothing
 
 
+@pytest.mark.skipif(not hasattr(nk.optimizer.solver, "cholesky_with_fallback"), reason="NetKet 3.20 has no fallback")
+@pytest.mark.parametrize("name", ["real", "holomorphic", "two networks"])
+def test_fallback(name: str) -> None:
+    """Where the kernel isn't positive definite: it is written for the pseudo-inverse, and only then."""
+    args, mode = arguments(KINDS[name]), "real" if name == "real" else "complex"
+    settings: Any = {"solver_fn": nk.optimizer.solver.cholesky_with_fallback, "mode": mode}
+    for diag_shift in (1e-3, -0.05):
+        compare("on the fly", args, diag_shift=diag_shift, **settings)
+        info = update_by_ntk(*args, diag_shift=diag_shift, **settings)[2]
+        assert info["solver_fallback"] == (diag_shift < 0)
+
+
 @pytest.mark.parametrize("chunk_size", [1, 4, pytest.param(16, marks=thorough)])
 def test_chunks(chunk_size: int) -> None:
     args = arguments(KINDS["holomorphic"])

@@ -1,4 +1,4 @@
-"""``ferroket bench gram``: the Gram matrix of an update, beside that of the Jacobian and the peak."""
+"""``ferroket bench gram``: the Gram matrix of an update and its linear system, beside the Jacobian's and the peak."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,11 +15,13 @@ from ferroket.bench.timing import paired, peak_rate
 from ferroket.distributed import affinity
 from ferroket.natural_gradient.gram import gram
 from ferroket.natural_gradient.log_derivatives import LogDerivatives, log_derivatives
+from ferroket.natural_gradient.ntk import ShiftedKernel, shifted
 from ferroket.natural_gradient.structure import read
 
 OURS, JACOBIAN, _PEAK = "Ferroket", "Jacobian", "FMA peak"
 N_SITES = 100
 CASES = (("RBM α=1", 1024), ("RBM α=1", 4096), ("complex RBM α=4", 1024))
+_SHIFT = 0.01
 _MACHINES: dict[str, tuple[Any, str]] = {
     "RBM α=1": (nk.models.RBM(alpha=1, param_dtype=float), "real"),
     "complex RBM α=4": (nk.models.RBM(alpha=4, param_dtype=complex), "complex"),
@@ -27,11 +29,13 @@ _MACHINES: dict[str, tuple[Any, str]] = {
 
 
 def run(*, cases: str = "", rounds: int = 5) -> Report:
-    """Gram matrices of the log-derivatives of random samples, on one device, with all of its cores.
+    """Gram matrices of the log-derivatives of random samples, on one device, with all of its cores, and their systems.
 
     Ours is made of the factors of the log-derivatives, the peer of the Jacobian, as NetKet's update does. The peak is
     the time that the products and sums of half of the matrix would take at the rate of
     :func:`ferroket._lib.fma_rate` on each core: those of the factors, which are far fewer than those of the Jacobian.
+    A row "solved" is that matrix with a shift and without its means, and the solution of the system, as an update
+    needs them. There ours writes no matrix, and the peak counts the factorisation, too.
 
     Args:
         cases: a part of the name of those to run; all by default.
@@ -59,6 +63,11 @@ def _case(n_samples: int, machine: Any, mode: str, rounds: int, name: str) -> It
         compiled = jax.jit(function)
         return lambda: jax.block_until_ready(compiled(*arguments))
 
+    def by_jacobian(rows: jax.Array, right: jax.Array) -> jax.Array:
+        rows = rows - rows.mean(axis=0)
+        matrix = rows @ rows.conj().T / n_samples
+        return nk.optimizer.solver.cholesky(shifted(matrix, _SHIFT, None, n_samples), right)[0]
+
     calls = {
         OURS: of(gram, derivatives, derivatives),
         JACOBIAN: of(lambda rows: rows @ rows.conj().T, jacobian),
@@ -66,7 +75,18 @@ def _case(n_samples: int, machine: Any, mode: str, rounds: int, name: str) -> It
     ours, theirs = (_centred(call().reshape(n_samples, n_samples)) for call in calls.values())
     np.testing.assert_allclose(ours, theirs, atol=1e-10 * np.abs(theirs).max())
     rate = peak_rate(rounds) * len(affinity.allowed())
-    yield Row(name, paired(calls, rounds=rounds), {_PEAK: _operations(derivatives) / rate})
+    operations = _operations(derivatives)
+    yield Row(name, paired(calls, rounds=rounds), {_PEAK: operations / rate})
+    right = jnp.asarray(np.random.default_rng(2).normal(size=n_samples), jacobian.dtype)
+    right -= right.mean()
+    calls = {
+        OURS: of(ShiftedKernel.solve, ShiftedKernel(derivatives, _SHIFT), right),
+        JACOBIAN: of(by_jacobian, jacobian, right),
+    }
+    found, expected = (call() for call in calls.values())
+    np.testing.assert_allclose(found, expected - expected.mean(), atol=1e-9 * np.abs(expected).max())
+    operations += (4 if jnp.iscomplexobj(right) else 1) * n_samples**3 // 3
+    yield Row(f"{name}, solved", paired(calls, rounds=rounds), {_PEAK: operations / rate})
 
 
 def _jacobian(derivatives: LogDerivatives) -> jax.Array:

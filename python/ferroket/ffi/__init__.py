@@ -13,7 +13,7 @@ from ferroket.ffi.determinants import determinant_ratios, log_determinants, log_
 from ferroket.ffi.distinct import distinct_rows
 from ferroket.ffi.family import Attribute, Family
 from ferroket.ffi.first_layer import Layer, connected_sums
-from ferroket.ffi.linear_algebra import gram_tiles, solve_positive
+from ferroket.ffi.linear_algebra import gram_tiles, solve_gram, solve_positive
 from ferroket.ffi.local_values import known_local_values
 from ferroket.ffi.network import network, network_results
 from ferroket.ffi.proposals import Chains, chain_proposals
@@ -41,5 +41,6 @@ __all__ = [
     "metropolis_chains",
     "network",
     "network_results",
+    "solve_gram",
     "solve_positive",
 ]

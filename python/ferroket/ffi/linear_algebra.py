@@ -1,4 +1,4 @@
-"""The primitives ``solve_positive`` and ``gram_tiles``: what updates need of linear algebra, on CPUs."""
+"""The primitives ``solve_positive``, ``gram_tiles`` and ``solve_gram``: linear algebra of updates, on CPUs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -71,16 +71,25 @@ def gram_tiles(
     Returns:
         All products if n is N; else those of the tiles on the diagonal, and of those behind it up to half way round.
     """
-    precision = np.zeros(0, dtype).real.dtype
-    of_complex = np.result_type(precision, np.complex64)
-    arrays = [
-        array.astype(of_complex if jnp.iscomplexobj(array) else precision) for _, arrays in terms for array in arrays
-    ]
-    kinds = " ".join(kind for kind, _ in terms)
+    kinds, arrays = _operands(terms, dtype)
     (matrix,) = gram_tiles_p(
         jnp.asarray(device, np.int32), *arrays, terms=kinds, shape=tuple(shape), dtype=np.dtype(dtype), side=side
     )
     return matrix
+
+
+def _operands(terms: Sequence[tuple[str, Sequence[jax.Array]]], dtype: Any) -> tuple[str, list[jax.Array]]:
+    """The kinds of terms, and their arrays in the precision of a dtype."""
+    precision = _precision(dtype)
+    of_complex = np.result_type(precision, np.complex64)
+    arrays = [
+        array.astype(of_complex if jnp.iscomplexobj(array) else precision) for _, arrays in terms for array in arrays
+    ]
+    return " ".join(kind for kind, _ in terms), arrays
+
+
+def _precision(dtype: Any) -> Any:
+    return np.zeros(0, dtype).real.dtype
 
 
 def _types_of_gram(device: Any, *_: Any, shape: tuple[int, ...], dtype: Any, **__: Any) -> list[Any]:
@@ -88,3 +97,31 @@ def _types_of_gram(device: Any, *_: Any, shape: tuple[int, ...], dtype: Any, **_
 
 
 gram_tiles_p = make_primitive("gram_tiles", _types_of_gram, target="ferroket_gram")
+
+
+def solve_gram(
+    terms: Sequence[tuple[str, Sequence[jax.Array]]], right: jax.Array, shift: float | jax.Array
+) -> jax.Array:
+    """Solves ``(P G P + shift) x = P right`` on one device, for a Gram matrix G that is never written.
+
+    P subtracts the mean over the samples, of each component by itself.
+
+    Args:
+        terms: those of G, as :func:`gram_tiles` has them, of samples that all have rows and columns.
+        right: ``(n, C)``: of real floats, or of complex ones for C = 1, for which G is complex.
+        shift: real.
+
+    Returns:
+        ``(n, C)``; NaN where G with the shift isn't positive definite in its precision. It is the same to the bit on
+        any number of threads.
+    """
+    kinds, arrays = _operands(terms, right.dtype)
+    (solution,) = solve_gram_p(right, jnp.asarray(shift, _precision(right.dtype)), *arrays, terms=kinds)
+    return solution
+
+
+def _types_of_solution(right: Any, *_: Any, **__: Any) -> list[Any]:
+    return [on_one_device(right, right.shape, right.dtype)]
+
+
+solve_gram_p = make_primitive("solve_gram", _types_of_solution, target="ferroket_solve_gram")

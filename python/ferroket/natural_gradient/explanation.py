@@ -10,7 +10,7 @@ from netket.vqs import FullSumState
 
 from ferroket._compat.netket import is_sr_driver, log_psi_of, solver_of
 from ferroket.natural_gradient import memory, patching
-from ferroket.natural_gradient.gram import cost
+from ferroket.natural_gradient.gram import cost, written_reason
 from ferroket.natural_gradient.log_derivatives import (
     LogDerivatives,
     components,
@@ -19,7 +19,7 @@ from ferroket.natural_gradient.log_derivatives import (
     leaves_of,
     samples_at_once,
 )
-from ferroket.natural_gradient.solve import in_words, splits_reason
+from ferroket.natural_gradient.solve import in_words, splits_reason, takes_kernel
 from ferroket.natural_gradient.structure import read
 from ferroket.network import Plan
 
@@ -83,10 +83,13 @@ def explain(driver: Any) -> Plan:
     reasons = [f"{layer.name} has rows of its own, since {layer.found}" for layer in slow]
     if mode == "complex" and splits and read(*subject[:3], few[0]).is_holomorphic:
         reasons.insert(0, f"the network is holomorphic, but {splits}: the matrix is real and has twice the rows")
+    made = f"no Jacobian; {matrix}" if driver.use_ntk else f"no Jacobian, but rows of some samples at once; {matrix}"
+    if driver.use_ntk and jax.device_count() == 1 and jax.default_backend() == "cpu":
+        made += f", {_whether_written(of_sample, n_samples, takes_kernel(solver, side))}"
     lanes, of_device = in_lanes(of_sample.network, mode), -(-n_samples // jax.device_count())
     return replace(
         found,
-        kernel=f"{'no Jacobian' if driver.use_ntk else 'the Jacobian is made of them'}; {matrix}",
+        kernel=made,
         reasons=reasons,
         derivatives=f"XLA differentiates it: {lanes}" if isinstance(lanes, str) else f"differentiated {lanes.program}",
         chunk_size=samples_at_once(of_sample.network, of_device, driver.chunk_size_bwd)
@@ -97,6 +100,12 @@ def explain(driver: Any) -> Plan:
         solver=in_words(solver, side),
         memory=memory.bytes_of_log_derivatives(*subject, mode),
     )
+
+
+def _whether_written(of_sample: LogDerivatives, n_samples: int, takes_kernel: bool) -> str:
+    """Whether the matrix of a system is written, and why, as the end of a sentence."""
+    reason = written_reason(of_sample, n_samples) if takes_kernel else "the solver asks for it"
+    return "which isn't written" if reason is None else f"which is written: {reason}"
 
 
 def layers_of(of_sample: LogDerivatives, n_samples: int, n_components: int, n_unknowns: int | None) -> list[Layer]:
@@ -140,7 +149,6 @@ def layers_of(of_sample: LogDerivatives, n_samples: int, n_components: int, n_un
         if n_unknowns is not None:
             form = "rows of factors" if form == "factors" else form
             flops = 2 * n_rows * n_unknowns * size * (4 if of_sample.is_holomorphic else 1 + is_complex(leaf))
-            n_bytes = n_rows * size * leaf.dtype.itemsize  # of real and imaginary parts, together or apart
         result.append(Layer(name, leaf.shape, form, found, flops, n_bytes))
     return result
 

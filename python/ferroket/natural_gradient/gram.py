@@ -13,7 +13,7 @@ from ferroket import ffi
 from ferroket._compat.sharding import device, varying_as
 from ferroket.natural_gradient.log_derivatives import MEMORY, Factors, LogDerivatives
 from ferroket.natural_gradient.pairs import Pairs
-from ferroket.natural_gradient.tiles import completed, hermitian, length_of
+from ferroket.natural_gradient.tiles import completed, hermitian, length_in_rust
 
 _UNROLLED = 4
 """How many pairs of positions are written one after the other. More are a loop."""
@@ -62,25 +62,70 @@ def _in_rust(rows: LogDerivatives, columns: LogDerivatives) -> jax.Array:
     n_columns, n_rows = len(some), len(jax.tree.leaves((rows.factors, rows.rows))[0])
     n_devices = n_columns // n_rows
     n_components = _components(columns)
-    shape, side = (n_rows, n_components, n_columns, n_components), length_of(n_rows)
+    shape, side = (n_rows, n_components, n_columns, n_components), length_in_rust(n_rows)
     place = device() if n_devices > 1 else 0
 
     def of(terms: list[tuple[str, Any]]) -> jax.Array:
         return ffi.gram_tiles(terms, place, shape, _dtype_of(columns), side)
 
-    def of_rows(some: jax.Array, others: jax.Array) -> tuple[str, Any]:
-        return "rows", (some, others, others.mean(axis=0))
-
-    terms = []
-    for leaf in kept:
-        some, others = _for_precision(rows.factors[leaf], columns.factors[leaf])
-        terms.append(("factors", (some.x, others.x, some.delta, others.delta)))
-    terms += [of_rows(*both) for both in _joined(rows.rows, columns.rows)]
+    terms = _terms(rows, columns, kept)
     total = of(terms) if terms else None
-    total = _with_written(total, rows, columns, written, lambda some, others: of([of_rows(some, others)]))
+    total = _with_written(total, rows, columns, written, lambda some, others: of([_rows_in_rust(some, others)]))
     total = completed(total, side) if n_devices > 1 else total
     pairs = _of_pairs(rows, columns)
     return total + _sum(pairs).astype(total.dtype) if pairs else total
+
+
+def _terms(rows: LogDerivatives, columns: LogDerivatives, leaves: list[int]) -> list[tuple[str, Any]]:
+    """What Rust sums up: the factors of some parameters, and all rows."""
+    terms = []
+    for leaf in leaves:
+        some, others = _for_precision(rows.factors[leaf], columns.factors[leaf])
+        terms.append(("factors", (some.x, others.x, some.delta, others.delta)))
+    return terms + [_rows_in_rust(*both) for both in _joined(rows.rows, columns.rows)]
+
+
+def _rows_in_rust(some: jax.Array, others: jax.Array) -> tuple[str, Any]:
+    return "rows", (some, others, others.mean(axis=0))
+
+
+def written_reason(rows: LogDerivatives, n_samples: int) -> str | None:
+    """Why the Gram matrix of so many samples is written on one CPU, as the end of a sentence; None if it isn't.
+
+    Args:
+        rows: Of any of the samples, or their shapes.
+        n_samples: How many there are in all.
+    """
+    if rows.pairs:
+        return "rows of pairs of sites are a part of it"
+    written = [factors for factors in rows.factors.values() if cost_of(factors, n_samples).prefers_rows]
+    n_bytes = sum(n_samples * _bytes_of_rows(factors) // len(factors.x) for factors in written)
+    if n_bytes <= MEMORY:
+        return None
+    return f"rows of factors would take {n_bytes / 2**20:.3g} MiB beside it, more than {MEMORY / 2**20:.3g}"
+
+
+def solve_gram(rows: LogDerivatives, right: jax.Array, shift: jax.Array) -> jax.Array | None:
+    """Solves ``(P G P + shift) x = P right`` for the Gram matrix G of all samples on one CPU, which isn't written.
+
+    Args:
+        rows: Of all samples.
+        right: ``(Ns, C)``.
+        shift: Real.
+
+    Returns:
+        ``(Ns, C)``, whose mean over the samples is zero; P subtracts it. NaN where G with the shift isn't positive
+        definite. None if G has to be written: see :func:`written_reason`.
+    """
+    if written_reason(rows, len(right)) is not None:
+        return None
+    written, kept = _by_form(rows)
+    terms = _terms(rows, rows, kept)
+    for leaf in written:
+        some = _flat(rows.factors[leaf].rows())
+        terms.append(_rows_in_rust(some, some))
+    dtype = jnp.result_type(_dtype_of(rows), right)
+    return ffi.solve_gram(terms, right.astype(dtype), shift)
 
 
 def _components(columns: LogDerivatives) -> int:
@@ -226,13 +271,16 @@ def _products(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array | None]:
 
 def _blocks(rows: Factors, columns: Factors) -> Iterator[tuple[jax.Array, jax.Array]]:
     """Rows that are written down, a part of their elements after the other."""
-    n_bytes = len(columns.x) * columns.delta.shape[1] * columns.n_elements * columns.delta.dtype.itemsize
-    n_blocks = min(-(-n_bytes // MEMORY), columns.delta.shape[4])
+    n_blocks = min(-(-_bytes_of_rows(columns) // MEMORY), columns.delta.shape[4])
     sides = [
         [replace(side, delta=d) for d in jnp.array_split(side.delta, n_blocks, axis=4)] for side in (rows, columns)
     ]
     for some, others in zip(*sides, strict=True):
         yield _flat(some.rows()), _flat(others.rows())
+
+
+def _bytes_of_rows(factors: Factors) -> int:
+    return len(factors.x) * factors.delta.shape[1] * factors.n_elements * factors.delta.dtype.itemsize
 
 
 def _for_precision(rows: Factors, columns: Factors) -> tuple[Factors, Factors]:

@@ -1,12 +1,16 @@
 """The neural tangent kernel: the Gram matrix of the log-derivatives of all samples."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from ferroket._compat.sharding import on_each_device
-from ferroket.natural_gradient.gram import gram
+from ferroket.natural_gradient.cholesky import solve_positive
+from ferroket.natural_gradient.gram import gram, solve_gram
 from ferroket.natural_gradient.log_derivatives import LogDerivatives, log_derivatives
 from ferroket.natural_gradient.structure import read
 
@@ -58,6 +62,56 @@ def ntk(rows: LogDerivatives) -> jax.Array:
     lines = matrix.mean(axis=2, keepdims=True)
     total = columns.mean(axis=2, keepdims=True)
     return (matrix - columns - lines + total) / len(matrix)
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["rows", "diag_shift", "proj_reg"], meta_fields=[])
+@dataclass(frozen=True)
+class ShiftedKernel:
+    """The neural tangent kernel with what regularises it: a linear operator, written if someone asks for it."""
+
+    rows: LogDerivatives
+    diag_shift: Any
+    """Added to the diagonal."""
+    proj_reg: Any = None
+    """Added to all elements, over the number of samples; None for nothing."""
+
+    def to_dense(self) -> jax.Array:
+        """``(N, N)`` for all rows of all samples, those of the first sample first."""
+        matrix = ntk(self.rows)
+        n_samples, n_components = matrix.shape[:2]
+        side = n_samples * n_components
+        return shifted(matrix.reshape(side, side), self.diag_shift, self.proj_reg, n_samples)
+
+    def solve(self, right: jax.Array) -> jax.Array:
+        """What it is multiplied with to get ``right (N,)``, without a part of it that changes no update.
+
+        On a CPU it isn't written then. What it doesn't return is the mean over the samples, which centred
+        log-derivatives have no use for.
+
+        Returns:
+            ``(N,)``; NaN in all elements where it isn't positive definite in its precision.
+        """
+        if jax.device_count() == 1:
+            return jax.lax.platform_dependent(self, right, cpu=ShiftedKernel._in_rust, default=ShiftedKernel._dense)
+        return self._dense(right)
+
+    def _dense(self, right: jax.Array) -> jax.Array:
+        matrix = self.to_dense()
+        dtype = jnp.result_type(matrix, right)
+        return solve_positive(matrix.astype(dtype), right.astype(dtype))
+
+    def _in_rust(self, right: jax.Array) -> jax.Array:
+        some, *_ = jax.tree.leaves((self.rows.factors, self.rows.rows, self.rows.pairs))
+        n_samples = len(some)
+        # (P G P / Ns + λ) x = b. What is added to all elements changes the mean alone.
+        solution = solve_gram(self.rows, n_samples * right.reshape(n_samples, -1), n_samples * self.diag_shift)
+        return self._dense(right) if solution is None else solution.reshape(right.shape)
+
+
+def shifted(matrix: jax.Array, diag_shift: Any, proj_reg: Any, n_samples: int) -> jax.Array:
+    """A matrix with a number added to its diagonal, and another one over the number of samples to all elements."""
+    matrix = matrix + diag_shift * jnp.eye(len(matrix), dtype=matrix.dtype)
+    return matrix if proj_reg is None else matrix + proj_reg / n_samples
 
 
 def dot(rows: LogDerivatives, vector: Sequence[jax.Array]) -> jax.Array:

@@ -13,8 +13,8 @@ from netket.optimizer import LinearOperator
 from netket.vqs import FullSumState
 
 from ferroket._compat.netket import log_psi_of
-from ferroket._compat.sharding import is_out_of_reach, on_each_device
-from ferroket.natural_gradient.jacobian import written
+from ferroket._compat.sharding import is_out_of_reach
+from ferroket.natural_gradient.dense import dense_tensor, layout_of
 from ferroket.natural_gradient.log_derivatives import LogDerivatives
 from ferroket.natural_gradient.ntk import adjoint_dot, dot, log_derivatives_of
 from ferroket.natural_gradient.verification import unsupported_reason
@@ -80,15 +80,10 @@ class QGTFactors(LinearOperator):
     @jax.jit
     def to_dense(self) -> jax.Array:
         """S as a matrix, of real and imaginary parts of complex parameters unless ln ψ is holomorphic."""
-        mode = "holomorphic" if self.rows.is_holomorphic else "complex"
-        if not self.rows.is_holomorphic and not jnp.issubdtype(self.rows.network.dtype, jnp.complexfloating):
-            mode = "real"
-        matrix = on_each_device(partial(written, mode=mode, dense=True), (True,))(self.rows)
-        matrix = matrix.reshape(len(matrix), -1, matrix.shape[-1])
-        mass = jnp.full(len(matrix), 1 / len(matrix)) if self.pdf is None else self.pdf
-        matrix = (matrix - jnp.tensordot(mass, matrix, 1)) * jnp.sqrt(mass)[:, None, None]
-        matrix = jax.lax.collapse(matrix, 0, 2)
-        return matrix.conj().T @ matrix + self.diag_shift * jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
+        n_samples = len(jax.tree.leaves((self.rows.factors, self.rows.pairs, self.rows.rows))[0])
+        mass = jnp.full(n_samples, 1 / n_samples) if self.pdf is None else self.pdf
+        matrix = dense_tensor(self.rows, mass, layout_of(self.rows, "complex"))
+        return matrix + self.diag_shift * jnp.eye(len(matrix), dtype=matrix.dtype)
 
     def __repr__(self) -> str:
         return f"QGTFactors(diag_shift={self.diag_shift})"

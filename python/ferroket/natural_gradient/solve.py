@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import netket as nk
 
 from ferroket.natural_gradient import solvers
+from ferroket.natural_gradient.ntk import ShiftedKernel
 
 Solver = Callable[..., Any]
 
@@ -72,6 +72,11 @@ def replaced(solver: Solver, side: int) -> Solver:
     return next((ours for theirs, ours in _REPLACED if solver is theirs), solver) if is_worth_it else solver
 
 
+def takes_kernel(solver: Solver, side: int) -> bool:
+    """Whether a system of so many unknowns is solved by a solver of ours, which asks a kernel for the solution."""
+    return replaced(solver, side) is not solver or _is_among([solvers.cholesky], solver)
+
+
 def in_words(solver: Solver, side: int) -> str:
     """Which solver a system has, and how the devices share it.
 
@@ -94,32 +99,22 @@ def in_words(solver: Solver, side: int) -> str:
 
 
 def solve(
-    solver: Solver,
-    matrix: jax.Array,
-    right: jax.Array,
-    diag_shift: float | jax.Array,
-    proj_reg: float | jax.Array | None,
-    n_samples: int,
-    dv: jax.Array | None = None,
+    solver: Solver, matrix: jax.Array | ShiftedKernel, right: jax.Array, dv: jax.Array | None = None
 ) -> tuple[jax.Array, dict[str, Any]]:
-    """Solves ``(matrix + diag_shift + proj_reg/n_samples) x = right``.
+    """Solves ``matrix x = right``.
 
     Args:
         solver: Takes a matrix and a vector, and gives the solution, alone or with what it tells. See :func:`replaced`.
-        matrix: Positive semidefinite.
+        matrix: Positive definite. A kernel isn't written for a solver of ours, and x then has no mean over the samples.
         right: The right-hand side.
-        diag_shift: Added to the diagonal.
-        proj_reg: Added to all elements, over the number of samples; None for nothing.
-        n_samples: The number of samples.
         dv: The centred local energies, for solvers that have an argument of this name.
 
     Returns:
         x, and what the solver tells.
     """
-    matrix = matrix + diag_shift * jnp.eye(len(matrix), dtype=matrix.dtype)
-    if proj_reg is not None:
-        matrix = matrix + proj_reg / n_samples
-    solver = replaced(solver, len(matrix))
+    if isinstance(matrix, ShiftedKernel) and not takes_kernel(solver, len(right)):
+        matrix = matrix.to_dense()
+    solver = replaced(solver, len(right))
     wants_dv = dv is not None and "dv" in inspect.signature(solver).parameters
     solution = solver(matrix, right, dv=dv) if wants_dv else solver(matrix, right)
     if isinstance(solution, tuple):

@@ -10,6 +10,7 @@ from netket.utils.api_utils import partial_from_kwargs
 
 from ferroket._compat.sharding import replicated
 from ferroket.natural_gradient.cholesky import solve_positive
+from ferroket.natural_gradient.ntk import ShiftedKernel
 
 
 @partial_from_kwargs
@@ -30,9 +31,15 @@ def cholesky(A: Any, b: Any, *, x0: Any = None) -> tuple[Any, None]:
         :func:`netket.optimizer.solver.nan_fallback` notices.
     """
     del x0
-    matrix = A if isinstance(A, jax.Array) else A.to_dense()
     right, unravel = ravel_pytree(b)
-    return unravel(_solved(matrix, right)), None
+    if isinstance(A, ShiftedKernel):
+        return unravel(_solved_by_kernel(A, right)), None
+    return unravel(_solved(A if isinstance(A, jax.Array) else A.to_dense(), right)), None
+
+
+@jax.jit
+def _solved_by_kernel(kernel: ShiftedKernel, right: jax.Array) -> jax.Array:
+    return replicated(kernel.solve(right))
 
 
 @jax.jit

@@ -15,6 +15,10 @@ _LENGTH_ELSEWHERE = 2048
 """Other devices are kept busy by large products."""
 
 
+_LENGTH_IN_RUST = 96
+"""The same in Rust: whole panels of any vector instructions, and many enough for many threads."""
+
+
 def hermitian(function: Callable[[Any, Any], jax.Array], rows: Any, columns: Any) -> jax.Array:
     """The rows of a device's samples in a Hermitian matrix.
 
@@ -73,6 +77,11 @@ def length_of(n_rows: int) -> int:
     """How many samples a tile has on each side, of so many on a device: all but the last one."""
     n_tiles = -(-n_rows // _LENGTH.get(jax.default_backend(), _LENGTH_ELSEWHERE))
     return -(-n_rows // n_tiles)
+
+
+def length_in_rust(n_rows: int) -> int:
+    """The same for Rust's tiles, of which the last one of a device may be smaller."""
+    return min(n_rows, _LENGTH_IN_RUST)
 
 
 def completed(matrix: jax.Array, length: int) -> jax.Array:

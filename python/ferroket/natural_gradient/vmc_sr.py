@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import netket.jax as nkjax
 from jax.flatten_util import ravel_pytree
 
-from ferroket._compat.sharding import on_each_device
-from ferroket.natural_gradient.jacobian import written
+from ferroket.natural_gradient.dense import dense_tensor, layout_of, weighted_sum
 from ferroket.natural_gradient.log_derivatives import LogDerivatives
-from ferroket.natural_gradient.ntk import adjoint_dot, dot, log_derivatives_of, ntk
+from ferroket.natural_gradient.ntk import ShiftedKernel, adjoint_dot, dot, log_derivatives_of, shifted
 from ferroket.natural_gradient.solve import solve, splits_reason
 
 Solver = Callable[..., Any]
@@ -75,9 +74,7 @@ def update_by_ntk(
         change = dot(rows, jax.tree.leaves(nkjax.tree_to_real(parameters)[1](old_updates)))
         right -= momentum * (change - change.mean(axis=0)) / jnp.sqrt(n_samples)
 
-    matrix = ntk(rows)
-    side = right.size
-    solution, info = solve(solver_fn, matrix.reshape(side, side), right.reshape(side), diag_shift, proj_reg, n_samples)
+    solution, info = solve(solver_fn, ShiftedKernel(rows, diag_shift, proj_reg), right.reshape(-1))
     solution = solution.reshape(right.shape)
     solution = (solution - solution.mean(axis=0)) / jnp.sqrt(n_samples)
     updates = jax.tree.unflatten(treedef, adjoint_dot(rows, solution.astype(right.dtype)))
@@ -141,7 +138,7 @@ def update_by_qgt(
     chunk_size: int | None = None,
     weights: jax.Array | None = None,
 ) -> tuple[Any, jax.Array | None, dict[str, Any]]:
-    """The update ``(O† O + λ)⁻¹ O† 2 (E_loc − E)`` for fewer parameters than samples. O is written down.
+    """The update ``(O† O + λ)⁻¹ O† 2 (E_loc − E)`` for fewer parameters than samples.
 
     Equals NetKet's ``sr``. See :func:`update_by_ntk` for the other arguments.
 
@@ -167,24 +164,20 @@ def update_by_qgt(
         log_psi, parameters, model_state, samples, mode=mode, chunk_size=chunk_size, is_holomorphic=is_holomorphic
     )
     mass = jnp.full(len(samples), 1 / len(samples)) if weights is None else weights / weights.sum()
-    layout = "holomorphic" if rows.is_holomorphic else "real" if rows.network.is_real else mode
-    matrix = on_each_device(partial(written, mode=layout, dense=True), (True,))(rows)
-    matrix = matrix.reshape(len(samples), -1, matrix.shape[-1])
-    mass = mass.astype(matrix.real.dtype)
-    matrix = (matrix - jnp.tensordot(mass, matrix, 1)) * jnp.sqrt(mass)[:, None, None]
-    matrix = jax.lax.collapse(matrix, 0, 2)
+    layout = layout_of(rows, mode)
+    matrix = dense_tensor(rows, mass, layout)
 
     local_grad = local_grad.reshape(-1)
-    change = 2 * (local_grad - (mass * local_grad).sum()) * jnp.sqrt(mass)
-    right = _components(change, rows, mode).reshape(-1).astype(matrix.dtype)
-    force = matrix.conj().T @ right
+    change = 2 * (local_grad - (mass * local_grad).sum())
+    force = weighted_sum(rows, _components(change * mass, rows, mode), layout).astype(matrix.dtype)
+    right = _components(change * jnp.sqrt(mass), rows, mode).reshape(-1).astype(matrix.dtype)
     if momentum is not None:
         old = (
             jnp.zeros(force.size * (1 + rows.is_holomorphic), matrix.real.dtype) if old_updates is None else old_updates
         )
         old = jax.lax.complex(*jnp.split(old, 2)) if rows.is_holomorphic else old
         force = force + diag_shift * momentum * old
-    solution, info = solve(solver_fn, matrix.conj().T @ matrix, force, diag_shift, None, len(samples), dv=right)
+    solution, info = solve(solver_fn, shifted(matrix, diag_shift, None, len(samples)), force, dv=right)
     if rows.is_holomorphic:
         solution = jnp.concatenate([solution.real, solution.imag])
     real, restore = nkjax.tree_to_real(parameters)
