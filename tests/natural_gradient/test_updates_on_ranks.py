@@ -41,7 +41,7 @@ for name, model in {
         sampler = nk.sampler.MetropolisLocal(hilbert, n_chains=16)
         state = nk.vqs.MCState(sampler, model, n_samples=64, seed=1, sampler_seed=2)
         optimizer = nk.optimizer.Sgd(0.05)
-        options = {"diag_shift": 0.1, "use_ntk": use_ntk, "momentum": 0.8, "mode": "complex"}
+        options = {"diag_shift": 0.1, "use_ntk": use_ntk, "momentum": 0.8, "mode": "complex", "trust_region": 0.01}
         driver = fk.driver.VMC_SR(ising, optimizer, variational_state=state, **options)
         for _ in range(2):
             getattr(driver, STEP_METHOD)()

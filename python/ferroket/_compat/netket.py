@@ -93,6 +93,7 @@ PRIVATE = (
     ),
     *_ORDER,
     Private("netket.optimizer.linear_operator:LinearOperator._solve", _CALLED, inherited=True),
+    Private("netket._src.driver.vmc_sr:VMC_SR._dp", "a trust region makes it shorter", inherited=True),
     Private("netket.driver:VMC_SR._linear_solver", "to tell which matrix the solver of a driver gets"),
     Private("netket.operator:PauliStringsJax._cutoff", "the cutoff of Pauli strings isn't public, that of fermions is"),
     Private(

@@ -1,0 +1,68 @@
+"""How far an update moves a state."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import netket.jax as nkjax
+
+from ferroket._compat.netket import log_psi_of
+
+
+def length_of_update(state: Any, update: Any, *, mode: str, chunk_size: int | None = None) -> jax.Array:
+    """:func:`fubini_study_length` for the samples of a state, or for all configurations where it has none."""
+    is_sampled = hasattr(state, "samples")
+    samples = state.samples if is_sampled else state.hilbert.all_states()
+    return fubini_study_length(
+        log_psi_of(state),
+        state.parameters,
+        state.model_state,
+        samples.reshape(-1, samples.shape[-1]),
+        update,
+        mode=mode,
+        pdf=None if is_sampled else state.probability_distribution(),
+        chunk_size=chunk_size,
+    )
+
+
+@partial(jax.jit, static_argnames=("log_psi", "mode", "chunk_size"))
+def fubini_study_length(
+    log_psi: Callable[..., Any],
+    parameters: Any,
+    model_state: Any,
+    samples: jax.Array,
+    update: Any,
+    *,
+    mode: str,
+    pdf: jax.Array | None = None,
+    chunk_size: int | None = None,
+) -> jax.Array:
+    """√(δθ† S δθ) for the quantum geometric tensor S: the standard deviation of the change of ln ψ along an update.
+
+    Args:
+        log_psi: ``log_psi({"params": parameters, **model_state}, x)`` for ``x (Ns, N)`` gives ``(Ns,)``.
+        parameters: A pytree.
+        model_state: Other collections of variables.
+        samples: ``(Ns, N)``.
+        update: δθ, like the parameters.
+        mode: ``real`` for the change of the modulus alone, ``complex`` for that of the phase, too.
+        pdf: Weights ``(Ns,)`` whose sum is 1; by default all are the same.
+        chunk_size: How many samples are differentiated at once.
+    """
+
+    def changed(x: jax.Array) -> jax.Array:
+        def function(parameters: Any) -> jax.Array:
+            values: jax.Array = log_psi({"params": parameters, **model_state}, x)
+            return values
+
+        change: jax.Array = jax.jvp(function, (parameters,), (update,))[1]
+        return change
+
+    change = nkjax.apply_chunked(changed, chunk_size=chunk_size)(samples)
+    if mode == "real":
+        change = change.real
+    weights = jnp.full(len(change), 1 / len(change)) if pdf is None else pdf
+    centred = change - (weights * change).sum()
+    return jnp.sqrt((weights * jnp.abs(centred) ** 2).sum())
