@@ -172,28 +172,35 @@ JAX_MPI_TESTS := tests/distributed/test_startup.py tests/distributed/test_commun
 JAX_LEFT_OUT := tests/bench $(foreach name,known_models hard_cases full_summation ground_states peak_memory,\
   tests/local_energy/test_$(name).py) tests/sampler/test_distribution.py
 
-# $(call test_jax,VENV): the tests that depend on JAX and NetKet, with the versions of an environment.
-define test_jax
-	FERROKET_TEST_CASES=fewer $(1)/bin/python -m pytest -m "not mpi and not slurm" $(IN_PARALLEL) $(PYTEST_ARGS) \
-	  $(JAX_LEFT_OUT:%=--ignore=%)
-	FERROKET_TEST_MPIS="$(call mpi_list,mpich,$(1))" \
-	  $(1)/bin/python -m pytest -m mpi $(IN_PARALLEL) $(JAX_MPI_TESTS) $(PYTEST_ARGS)
-endef
+# $(call test_jax,VENV): the tests of one process that depend on JAX and NetKet, with the versions of an environment.
+test_jax = FERROKET_TEST_CASES=fewer $(1)/bin/python -m pytest -m "not mpi and not slurm" $(IN_PARALLEL) $(PYTEST_ARGS) \
+  $(JAX_LEFT_OUT:%=--ignore=%) $(ONLY)
+# The same of those that start mpirun.
+test_jax_mpi = FERROKET_TEST_MPIS="$(call mpi_list,mpich,$(1))" \
+  $(1)/bin/python -m pytest -m mpi $(IN_PARALLEL) $(JAX_MPI_TESTS) $(PYTEST_ARGS)
 
-.PHONY: test-lowest
-test-lowest: $(LOWEST)/.package ## The tests that depend on JAX and NetKet, on their lowest versions (.venv-lowest)
-	@echo "== test-lowest"
+.PHONY: test-lowest test-lowest-alone test-lowest-mpi
+test-lowest: test-lowest-alone test-lowest-mpi ## The tests that depend on JAX and NetKet, on their lowest versions (.venv-lowest)
+test-lowest-alone: $(LOWEST)/.package
+	@echo "== test-lowest-alone"
 	$(call test_jax,$(LOWEST))
+test-lowest-mpi: $(LOWEST)/.package
+	@echo "== test-lowest-mpi"
+	$(call test_jax_mpi,$(LOWEST))
 
 # JAX 0.11 and later need Python 3.12.
-.PHONY: test-later
+.PHONY: test-later test-later-alone test-later-mpi
+test-later: test-later-alone test-later-mpi ## The same tests on a later Python, with the newest JAX (.venv-later)
 ifeq ($(LATER_PYTHON),)
-test-later:
+test-later-alone test-later-mpi:
 	@echo "The newest JAX is not tested: there is no Python 3.13 or 3.12 (LATER_PYTHON=...)"
 else
-test-later: $(LATER)/.package ## The same tests on a later Python, with the newest JAX (.venv-later)
-	@echo "== test-later"
+test-later-alone: $(LATER)/.package
+	@echo "== test-later-alone"
 	$(call test_jax,$(LATER))
+test-later-mpi: $(LATER)/.package
+	@echo "== test-later-mpi"
+	$(call test_jax_mpi,$(LATER))
 endif
 
 # Of the tests, those on the lowest versions in `make test`: what such versions have broken before.

@@ -1,6 +1,6 @@
 """Every private name of JAX and jaxlib that Ferroket uses or replaces, where no public one does the same.
 
-Checked on JAX 0.7.0, 0.10.2 and 0.12.0.1. Importing this module doesn't import JAX: ``fk.initialize()`` has to prepare
+Checked on JAX 0.8.0, 0.10.2 and 0.12.0.1. Importing this module doesn't import JAX: ``fk.initialize()`` has to prepare
 the process before.
 """
 

@@ -94,7 +94,7 @@ def _transpose(cotangents: Sequence[Any], x: Any, *tables: Any, family: Family, 
     }
 
     def matrix_elements(*coefficients: jax.Array) -> jax.Array:
-        # As constants of the program, tables would be mixed up by the XLA of jaxlib 0.7 and 0.8, if read twice.
+        # As constants of the program, tables would be mixed up by the XLA of jaxlib 0.8, if read twice.
         barrier = jax.lax.optimization_barrier
         filled = [table if i in family.places else barrier(table) for i, table in enumerate(tables)]
         for i, coefficient in zip(unknown, coefficients, strict=True):

@@ -96,7 +96,6 @@ class BoseHubbard(GraphHamiltonian, nk.operator.BoseHubbardJax):
     def _compile(self) -> Form:
         form, basis = self._structure
         coefficients = jnp.stack([jnp.asarray(value) for value in self._values()])
-        # Not as a product of matrices, whose result the XLA of jaxlib 0.7 can't hand to a custom call.
         values = (basis * coefficients.astype(_wide(coefficients.dtype))).sum(axis=1)
         return form.replace_values(values.astype(self.dtype))
 

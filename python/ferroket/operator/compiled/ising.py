@@ -22,7 +22,7 @@ def _matrix_elements(
     """
     one, other = jnp.asarray(first, x.dtype), jnp.asarray(second, x.dtype)
     is_other = x == other
-    # One gather, since the XLA of jaxlib 0.7 and 0.8 mixes up two of them from one constant.
+    # One gather, since the XLA of jaxlib 0.8 mixes up two of them from one constant.
     ends = is_other[..., edges]
     diagonal = (J * (2 * (ends[..., 0] == ends[..., 1]) - 1).sum(axis=-1)).astype(J.dtype)
     mels = jnp.where(np.arange(n_conn) == 0, diagonal[..., None], -h)
