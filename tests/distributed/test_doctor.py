@@ -18,9 +18,9 @@ import psutil
 import pytest
 
 from examinations import GIB, LIBRARY, RANK, failed, job
+from ferroket import limits
 from ferroket._compat.jaxlib import is_wrong
 from ferroket.distributed import affinity
-from ferroket.distributed.doctor import limits
 from ferroket.distributed.doctor.diagnosis import diagnose
 from ferroket.distributed.doctor.examination import Examination
 from ferroket.distributed.doctor.facts import collect, relevant_variables

@@ -22,7 +22,9 @@ def test_the_first_rank_of_each_container_watches_its_ranks(monkeypatch: pytest.
     monkeypatch.setattr(failure, "watch", lambda ranks, meeting: watched.append((ranks, meeting)))
     nodes = [Node(name, "machine", "network", processes) for name, processes in zip("aabbb", "11222", strict=True)]
     reports = [
-        startup._Report({}, node, (0,), None, Gpus(None, ()), (20 + rank, 3) if rank != 3 else None, None, None)
+        startup._Report(
+            {}, node, (0,), None, Gpus(None, ()), (20 + rank, 3) if rank != 3 else None, None, None, 1 << 33
+        )
         for rank, node in enumerate(nodes)
     ]
     told: list[bytes] = []
@@ -51,7 +53,9 @@ class Group:
         return self._told[0]
 
 
-REPORT = startup._Report({"jax": "0.10"}, this_node(), (0, 3), 8, Gpus("cuda", ("a", "b")), (5, 2), "cache", None)
+REPORT = startup._Report(
+    {"jax": "0.10"}, this_node(), (0, 3), 8, Gpus("cuda", ("a", "b")), (5, 2), "cache", None, 1 << 33
+)
 
 
 def test_what_a_rank_reports_is_data() -> None:

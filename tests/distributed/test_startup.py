@@ -301,7 +301,7 @@ def test_under_hydra_a_name_of_pmix_is_no_harm() -> None:
 def test_what_ranks_find_out_of_4096_takes_no_time() -> None:
     cores = tuple(range(128))
     nodes = [Node(f"n{rank // 64}", *[f"m{rank // 64}"] * 3) for rank in range(4096)]
-    reports = [startup._Report({"a": "b"}, node, cores, None, Gpus(None, ()), (rank, 3), None, None)
+    reports = [startup._Report({"a": "b"}, node, cores, None, Gpus(None, ()), (rank, 3), None, None, 1 << 33)
                for rank, node in enumerate(nodes)]  # fmt: skip
     sent = [report.dump() for report in reports]
     begin = time.perf_counter()
@@ -316,9 +316,21 @@ def test_what_ranks_find_out_of_4096_takes_no_time() -> None:
     assert machines["m3"] == list(range(192, 256))
 
 
+def test_updates_have_half_of_the_memory_of_the_rank_with_the_least() -> None:
+    nodes = [Node(name, name, name, name) for name in "aab"]
+    sizes = (8 << 30, 8 << 30, 6 << 30)
+    reports = [
+        startup._Report({}, node, (0,), None, Gpus(None, ()), None, None, None, size)
+        for node, size in zip(nodes, sizes, strict=True)
+    ]
+    machines = startup._ranks_by_machine(reports)
+    assert startup._memory_of_each(reports, machines) == 2 << 30
+    assert startup._memory_of_each(reports[2:], {"b": [0]}) == 3 << 30
+
+
 def test_ranks_that_were_bound_to_one_core_of_several_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     node = Node("n1", "m", "m", "m")
-    reports = [startup._Report({}, node, (0,), 4, Gpus(None, ()), None, None, None) for _ in range(2)]
+    reports = [startup._Report({}, node, (0,), 4, Gpus(None, ()), None, None, None, 1 << 33) for _ in range(2)]
     for rank in (0, 1):
         startup._warn_of_shared_cores(reports, {"m": [0, 1]}, rank, ((0,), (0,)))
     said = capsys.readouterr().err

@@ -31,6 +31,26 @@ def test_ground_states(name: str, at_most: float) -> None:
 
 
 @pytest.mark.mpi
+def test_trust_region() -> None:
+    """Where updates without it go astray, and by momentum the error is a fraction of what it is without."""
+    for n in FEW_RANKS:
+        pattern = r"(.*): energy (\S+) above the exact -28.569185"
+        found = [re.fullmatch(pattern, line) for line in lines("trust_region", n)]
+        errors = {match[1]: float(match[2]) for match in found if match}
+        assert errors["long updates"] > 5
+        assert abs(errors["in a trust region"]) < 0.5
+        assert abs(errors["with momentum"]) < 0.5 * errors["few samples"]
+
+
+@pytest.mark.thorough
+def test_steady_state() -> None:
+    found, exact, loss = numbers("steady_state", 1)
+    assert exact == pytest.approx(-0.3646, abs=1e-4)
+    assert found == pytest.approx(exact, abs=0.03)
+    assert 0 < loss < 0.01
+
+
+@pytest.mark.mpi
 def test_full_summation() -> None:
     for n in FEW_RANKS:
         energy, variance, exact, error = numbers("full_summation", n)

@@ -14,6 +14,8 @@ from ferroket.models.pairs import sum_over_pairs
 
 N_SITES = 6
 MASK = np.tril(np.ones((6, 6)))
+ALIKE = MASK[:, [4, 1, 1, 4, 2]]
+NOT_NESTED = np.where(np.arange(36).reshape(6, 6) % 4, 1.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,10 @@ def _by_index(p: Any, s: jax.Array) -> jax.Array:
 
 def _layers(p: Any, s: jax.Array) -> jax.Array:
     return out(lax.scan(lambda h, w: (jnp.tanh(h @ w), None), s, p["w"])[0])
+
+
+def _scaled_layers(p: Any, s: jax.Array) -> jax.Array:
+    return out(lax.scan(lambda h, w: (jnp.tanh(h @ (0.5 * w)), None), s, p["w"])[0])
 
 
 def _transposed_layers(p: Any, s: jax.Array) -> jax.Array:
@@ -206,6 +212,7 @@ def _convolved(p: Any, s: jax.Array, channels: int = 1, **settings: Any) -> jax.
 
 F32, C128 = np.float32, complex
 SQUARE = {"w": (6, 6)}
+SAME = {"window_strides": (1,), "padding": "SAME"}
 CASES = {
     "dense": Case(lambda p, s: out(s @ p["w"]), {"w": (6, 3)}, ((1, 1),)),
     "two layers": Case(
@@ -242,7 +249,46 @@ CASES = {
     "linear and not": Case(
         lambda p, s: out(s @ p["w"]) + (jnp.sin(p["w"]) * s).sum(), SQUARE, ((1, 1),), ("w",), ("w",)
     ),
-    "masked": Case(lambda p, s: out(s @ (p["w"] * MASK)), SQUARE, (), ("w",)),
+    "masked": Case(lambda p, s: out(s @ (p["w"] * MASK)), SQUARE, ((1, 1),)),
+    "masked by where": Case(lambda p, s: out(s @ jnp.where(MASK > 0, p["w"], 0)), SQUARE, ((1, 1),)),
+    "masked by where not": Case(lambda p, s: out(s @ jnp.where(MASK > 0, 0.0, p["w"])), SQUARE, ((1, 1),)),
+    "masked by ones": Case(lambda p, s: out(s @ jnp.where(MASK > 0, p["w"], 1.0)), SQUARE, (), ("w",)),
+    "masked by where, of a sample": Case(lambda p, s: out(s @ jnp.where(s > 0, p["w"], 0)), SQUARE, (), ("w",)),
+    "masked, transposed": Case(lambda p, s: out(jnp.tanh(s @ (0.3 * (MASK * p["w"])).T)), SQUARE, ((1, 1),)),
+    "masked, with columns alike": Case(lambda p, s: out(s @ (p["w"] * ALIKE)), {"w": (6, 5)}, ((1, 1),)),
+    "masked, used twice": Case(
+        lambda p, s: out(jnp.tanh(s @ (p["w"] * MASK)) @ (p["w"] * MASK)), SQUARE, ((1, 1),) * 2
+    ),
+    "masked, used with another mask": Case(
+        lambda p, s: out(jnp.tanh(s @ (p["w"] * MASK)) @ (p["w"] * MASK.T)), SQUARE, ((1, 1),) * 2, (), ("w",)
+    ),
+    "masked, complex": Case(lambda p, s: out((s + 0.2j) @ (p["w"] * MASK)), SQUARE, ((1, 1),)),
+    "masked complex kernel": Case(
+        lambda p, s: out(s @ (p["w"] * MASK.astype(complex))), {"w": ((6, 6), C128)}, ((1, 1),)
+    ),
+    "masked with a bias": Case(
+        lambda p, s: out(s @ (p["w"] * MASK) + p["b"]), {"w": (6, 6), "b": (6,)}, ((1, 1),), ("b",)
+    ),
+    "masked without order": Case(lambda p, s: out(s @ (p["w"] * NOT_NESTED)), SQUARE, (), ("w",)),
+    "masked by a sample": Case(lambda p, s: out(s @ (p["w"] * (s > 0))), SQUARE, (), ("w",)),
+    "masked to nothing": Case(lambda p, s: out(s @ (p["w"] * np.zeros((6, 6)))), SQUARE, ((1, 1),)),
+    "masked window": Case(
+        lambda p, s: _convolved({"w": p["w"] * np.array([[1.0, 0], [1, 1], [0, 1]])[:, None]}, s, **SAME),
+        {"w": (3, 1, 2)},
+        (),
+        ("w",),
+    ),
+    "masked convolution": Case(
+        lambda p, s: _convolved({"w": p["w"] * np.array([1.0, 0, 1])[:, None, None]}, s, **SAME),
+        {"w": (3, 1, 2)},
+        ((1, 6),),
+    ),
+    "scaled": Case(lambda p, s: out(s @ (p["w"] / np.sqrt(6.0))), {"w": (6, 3)}, ((1, 1),)),
+    "scaled inputs": Case(lambda p, s: out(s @ (p["w"] * np.arange(6.0)[:, None])), {"w": (6, 3)}, ((1, 1),)),
+    "scaled outputs": Case(lambda p, s: out(s @ (p["w"] * np.arange(3.0))), {"w": (6, 3)}, (), ("w",)),
+    "divided by it": Case(lambda p, s: out(s @ (2.0 / (3 + jnp.abs(p["w"])))), {"w": (6, 3)}, (), ("w",)),
+    "scaled bias": Case(lambda p, s: out(s @ p["w"] + 2.0 * p["b"]), {"w": (6, 3), "b": (3,)}, ((1, 1),), ("b",)),
+    "scaled pairs": Case(lambda p, s: out(sum_over_pairs(s, 2.0 * p["w"])), {"w": (15,)}, ((1, 1),)),
     "elementwise": Case(lambda p, s: out(s * p["w"]), {"w": (6,)}, (), ("w",)),
     "product of kernels": Case(lambda p, s: out(s @ (p["v"] @ p["w"])), {"v": (6, 2), "w": (2, 6)}, (), ("v", "w")),
     "embedding": Case(lambda p, s: out(p["w"][(s + 1) // 2]), {"w": (2, 3)}, (), ("w",), integers=True),
@@ -314,6 +360,9 @@ CASES = {
     "fori_loop": Case(_by_index, {"w": (4, 4)}, ((1, 6),)),
     "layers": Case(_layers, {"w": (3, 6, 6)}, ((3, 1),)),
     "transposed layers": Case(_transposed_layers, {"w": (6, 3, 6)}, ((3, 1),)),
+    "masked layers": Case(lambda p, s: _layers({"w": p["w"] * MASK}, s), {"w": (3, 6, 6)}, (), ("w",)),
+    "scaled in a loop": Case(_scaled_layers, {"w": (3, 6, 6)}, ((3, 1),)),
+    "scaled before a loop": Case(lambda p, s: _by_index({"w": 0.5 * p["w"]}, s), {"w": (4, 4)}, ((1, 6),)),
     "layers of sites": Case(_layers_of_sites, {"w": (3, 4, 4)}, ((3, 6),)),
     "sites of layers": Case(_sites_of_layers, {"w": (3, 4, 4)}, ((3, 6),)),
     "layers of layers": Case(_layers_of_layers, {"w": (2, 3, 4, 4)}, ((6, 1),)),

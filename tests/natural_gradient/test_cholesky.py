@@ -15,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 
 import ferroket as fk
 from ferroket import ffi
-from ferroket._compat.sharding import AXIS, CHECKS
+from ferroket._compat.sharding import AXIS
 from ferroket.natural_gradient import cholesky as kernel
 from ferroket.natural_gradient import solve as systems
 from ferroket.natural_gradient.cholesky import Blocks
@@ -236,6 +236,42 @@ def test_conjugate_gradients(dtype: Any) -> None:
     assert solver.cg(matrix, right)[1]["residual"] < 1e-4
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128, np.float32])
+@pytest.mark.parametrize(
+    ("least", "is_inverse"), [(1.0, True), (1e-4, True), (1e-9, None), (3e-14, False), (0.0, False), (-1e-3, False)]
+)
+def test_smooth_inverse(least: float, is_inverse: bool | None, dtype: type) -> None:
+    """Of eigenvalues down to one that NetKet's leaves out, or all but."""
+    rng = np.random.default_rng(6)
+    numbers = rng.normal(size=(60, 60)) + (1j * rng.normal(size=(60, 60)) if dtype is np.complex128 else 0)
+    vectors = np.linalg.qr(numbers)[0]
+    values = np.geomspace(1, max(least, 1e-2), 60)
+    values[-1] = least
+    matrix = jnp.asarray(((vectors * values) @ vectors.conj().T).astype(dtype))
+    right = jnp.asarray(vectors.sum(axis=1).astype(dtype))
+    found, info = solver.pinv_smooth(matrix, right)
+    if dtype is np.float32:  # whose rounding makes of an eigenvalue of 1e-4 no small one
+        is_inverse = least == 1.0
+    assert is_inverse is None or bool(info["is_inverse"]) == is_inverse
+    expected = nk.optimizer.solver.pinv_smooth(matrix, right)[0]
+    if dtype is not np.float32 or is_inverse:
+        eps = float(jnp.finfo(dtype).eps)
+        assert difference(found, expected) < 100 * eps / max(abs(least), 1e-12)
+    if not info["is_inverse"]:
+        np.testing.assert_array_equal(found, jax.jit(nk.optimizer.solver.pinv_smooth)(matrix, right)[0])
+
+
+def test_smooth_inverse_with_bounds() -> None:
+    matrix, right = (jnp.asarray(array) for array in system(60))
+    pytree = {"a": right[:20], "b": right[20:]}
+    for rtol in (1e-14, 1e-3):
+        found, info = solver.pinv_smooth(rtol=rtol, rtol_smooth=0.1 * rtol)(matrix, pytree)
+        expected, _ = nk.optimizer.solver.pinv_smooth(matrix, pytree, rtol=rtol, rtol_smooth=0.1 * rtol)
+        assert bool(info["is_inverse"]) == (rtol == 1e-14)
+        for name in pytree:
+            assert difference(found[name], expected[name]) < 1e-11
+
+
 FALLBACK = getattr(nk.optimizer.solver, "nan_fallback", None)
 with_fallback = pytest.mark.skipif(FALLBACK is None, reason="NetKet 3.20 has no fallback")
 
@@ -265,7 +301,7 @@ def test_fallback_on_one_device() -> None:
 
 
 def sharded(array: np.ndarray) -> jax.Array:
-    if jax.device_count() == 1:  # NetKet's function wants a mesh, which JAX 0.7 has none of here
+    if jax.device_count() == 1:  # NetKet's function wants a mesh
         return jnp.asarray(array)
     return nk.jax.sharding.distribute_to_devices_along_axis(array)
 
@@ -280,7 +316,7 @@ def solutions() -> dict[str, np.ndarray]:
         for dtype in (float, complex):
             matrix, right = system(side, dtype)
             matrix = sharded(matrix) if name == "divided" else jnp.asarray(matrix)
-            for solve in (solver.cholesky, solver.cg):
+            for solve in (solver.cholesky, solver.cg, solver.pinv_smooth):
                 found[f"{name}, {dtype.__name__}, {solve.__name__}"] = solve(matrix, jnp.asarray(right))[0]
     right = jnp.asarray(system(240)[1])
     found["indefinite"] = solver.cholesky(sharded(indefinite(240, 200)), right)[0]
@@ -297,7 +333,8 @@ def check(found: Any) -> None:
     for name, side in SIDES.items():
         for dtype in (float, complex):
             expected = np.linalg.solve(*system(side, dtype))
-            assert difference(found[f"{name}, {dtype.__name__}, cholesky"], expected) < 1e-12
+            for solve in ("cholesky", "pinv_smooth"):
+                assert difference(found[f"{name}, {dtype.__name__}, {solve}"], expected) < 1e-12
             assert difference(found[f"{name}, {dtype.__name__}, cg"], expected) < 1e-8
     assert np.isnan(found["indefinite"]).all()
     if FALLBACK is not None:
@@ -320,7 +357,6 @@ if info.rank == 0:
 """
 
 
-@pytest.mark.skipif(CHECKS, reason="JAX 0.7 shares no updates")
 @pytest.mark.mpi
 @pytest.mark.quick("2")
 @pytest.mark.parametrize("n", [2, 3, 8], ids=str)
@@ -387,7 +423,6 @@ WORDS = [
 ]
 
 
-@pytest.mark.skipif(CHECKS, reason="JAX 0.7 shares no updates")
 def test_on_four_devices(tmp_path: Path) -> None:
     results = tmp_path / "updates.npz"
     flags = "--xla_force_host_platform_device_count=4"

@@ -1,5 +1,6 @@
 """NetKet's drivers with our updates, ``fk.enable()`` and ``fk.driver``, beside NetKet's alone."""
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,8 +15,9 @@ from flax import serialization
 from jax.flatten_util import ravel_pytree
 
 import ferroket as fk
+from ferroket import limits
 from ferroket._compat import netket as compat
-from ferroket.natural_gradient import memory, patching
+from ferroket.natural_gradient import patching
 from variational_states import CHAIN, SPINS, make_state, random_like
 
 thorough = pytest.mark.thorough
@@ -263,26 +265,54 @@ def test_networks_that_mix_samples(case: str) -> None:
     np.testing.assert_allclose(run(driver), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_derivatives_that_are_larger_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the fly and in chunks NetKet's update needs no memory for them, so it is taken; and only then."""
+@pytest.mark.parametrize(
+    "others", [{}, *(pytest.param(o, marks=thorough) for o in ({"on_the_fly": False}, {"use_ntk": False}))]
+)
+def test_derivatives_that_are_larger_than_memory(others: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are made anew, those of a few samples at a time, and the update remains what it is."""
     model = nk.models.RBMSymm(symmetries=CHAIN.translation_group(), alpha=2, param_dtype=complex)
-    settings = {"name": model, "use_ntk": True, "chunk_size_bwd": 8}
+    settings = {"name": model, "use_ntk": True, "chunk_size_bwd": 8, **others}
     expected = run(vmc(**settings))
     fk.natural_gradient.enable()
     explained = fk.explain(vmc(**settings))
     rows = 2 * 6 + 2 + 1  # of the kernel and the biases
-    assert (explained.path, explained.memory) == ("factors", 24 * 16 * rows)
-    monkeypatch.setattr(memory, "UPDATE_IN_CHUNKS", explained.memory - 1)
+    matrix = 24**2 // 2 if settings["use_ntk"] else 2 * rows**2
+    assert (explained.path, explained.memory, explained.memory_of_matrix) == ("factors", 24 * 16 * rows, 16 * matrix)
+    limit = 16 * (matrix + 24 * rows)
+    monkeypatch.setenv("FERROKET_MEMORY", str(limit))
+    assert fk.explain(vmc(**settings)).reasons == explained.reasons
+    monkeypatch.setenv("FERROKET_MEMORY", f"{(limit - 1) / 1000:f} kB")
+    jax.clear_caches()  # of programs that have them all
     driver = vmc(**settings)
-    assert "take 5.36e-06 GiB, more than 5.36e-06 GiB" in str(fk.explain(driver))
-    with monkeypatch.context() as changed:
-        changed.setitem(patching._NETKETS, "srt_onthefly", lambda *args, **settings: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            run(vmc(**settings), 1)
-        for others in ({"chunk_size_bwd": None}, {"on_the_fly": False}, {"use_ntk": False}):
-            run(vmc(**{**settings, **others}), 1)
-            assert fk.explain(vmc(**{**settings, **others})).path == "factors"
+    text = str(fk.explain(driver))
+    assert "not faster, because log-derivatives are made anew for 5 samples at once" in text
+    assert fk.explain(driver).memory == 4 * 5 * 16 * rows
     np.testing.assert_allclose(run(driver), expected, rtol=1e-9, atol=1e-9)
+    jax.clear_caches()
+
+
+def test_a_matrix_that_is_larger_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FERROKET_MEMORY", "1kB")
+    fk.natural_gradient.enable()
+    assert "the matrix alone takes more than the 9.31e-07 GiB of FERROKET_MEMORY" in str(fk.explain(vmc(use_ntk=True)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("4096", 4096), ("2GiB", 2 << 30), (" 2.5 GB ", 2_500_000_000), ("1.5kB", 1500), ("1MiB", 1 << 20)],
+)
+def test_limits_of_memory(text: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FERROKET_MEMORY", text)
+    assert limits.memory_for_updates() == expected
+    monkeypatch.delenv("FERROKET_MEMORY")
+    assert limits.memory_for_updates() == limits.memory_of_ranks(2)
+
+
+@pytest.mark.parametrize("text", ["much", "0", "-1GB", "3 GB of it", "1kb"])
+def test_a_limit_of_memory_that_is_none(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FERROKET_MEMORY", text)
+    with pytest.raises(ValueError, match=re.escape(f"FERROKET_MEMORY is {text!r}, but has to be a number of bytes")):
+        fk.explain(vmc(fk.driver.VMC_SR, use_ntk=True))
 
 
 class Hybrid(nn.Module):

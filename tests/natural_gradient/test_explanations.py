@@ -103,6 +103,7 @@ def test_rbm() -> None:
             "differentiated in Rust, in lanes: 4 operations, 1 of them products",
             "solver: fk.optimizer.solver.cholesky in the place of cholesky",
             "memory of factors and rows on each device: 0.00714 MiB",
+            "memory of the matrix and its solution on each device: 0.00439 MiB",
         ]
     )
 

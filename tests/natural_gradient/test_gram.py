@@ -1,6 +1,8 @@
 """Gram matrices of random log-derivatives: in Rust and by XLA, against rows that are written down."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,7 @@ import pytest
 
 from ferroket.natural_gradient import gram, tiles
 from ferroket.natural_gradient.log_derivatives import Factors, LogDerivatives
+from ferroket.natural_gradient.masks import nested
 
 N_SAMPLES = 21
 
@@ -16,6 +19,13 @@ N_SAMPLES = 21
 def random_numbers(rng: np.random.Generator, dtype: type, *shape: int) -> jax.Array:
     numbers = rng.normal(size=shape) + 1j * rng.normal(size=shape)
     return jnp.asarray((numbers if np.issubdtype(dtype, np.complexfloating) else numbers.real).astype(dtype))
+
+
+PRODUCT = SimpleNamespace(mask=None)
+"""What tells of vectors of parameters alone, but for the mask."""
+MASKED = SimpleNamespace(mask=nested(np.arange(17)[:, None] // 3 >= np.array([4, 1, 1, 4, 3, 0, 2] * 2)))
+SIZES = [(1, 1, 4, 3), (2, 2, 5, 9), (1, 40, 2, 3), (1, 2, 17, 14)]
+"""Of the factors of each parameter: B, P, I and O."""
 
 
 def random_derivatives(
@@ -28,12 +38,13 @@ def random_derivatives(
         leaf: Factors(
             random_numbers(rng, of_x, n_samples, parts, positions, n_in),
             random_numbers(rng, of_delta, n_samples, n_components, parts, positions, n_out),
-            product=None,  # type: ignore[arg-type]  # for vectors of parameters
+            product=PRODUCT,
         )
-        for leaf, (parts, positions, n_in, n_out) in enumerate([(1, 1, 4, 3), (2, 2, 5, 9), (1, 40, 2, 3)])
+        for leaf, (parts, positions, n_in, n_out) in enumerate(SIZES)
     }
+    factors[3] = replace(factors[3], product=MASKED)
     rows = {
-        3 + i: random_numbers(rng, of_rows, n_samples, n_components, *shape)
+        4 + i: random_numbers(rng, of_rows, n_samples, n_components, *shape)
         for i, shape in enumerate([(2, 3), (4,), (300,)])
     }
     return LogDerivatives(factors, {}, rows, None, is_holomorphic)  # type: ignore[arg-type]
@@ -85,7 +96,7 @@ def test_products_of_rows(
     monkeypatch.setattr(tiles, "_LENGTH_IN_RUST", length)
     derivatives = random_derivatives(dtypes, n_components, is_holomorphic)
     by_rows = [gram.cost_of(factors, N_SAMPLES).prefers_rows for factors in derivatives.factors.values()]
-    assert by_rows == [False, False, True]
+    assert by_rows == [False, False, True, False]
     found = np.asarray(jax.jit(function)(derivatives, derivatives))
     right = expected(derivatives)
     dtype = np.result_type(*dtypes)

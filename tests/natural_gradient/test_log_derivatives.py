@@ -19,6 +19,7 @@ from generated_operators import checks
 from variational_states import random_like
 
 SAMPLES = some_samples()
+
 thorough = pytest.mark.thorough
 
 

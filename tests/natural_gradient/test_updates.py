@@ -1,7 +1,7 @@
 """Updates by the neural tangent kernel, against NetKet's with and without a Jacobian."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ from netket._src.ngd.sr_srt_common import srt
 from netket._src.ngd.srt_onthefly import srt_onthefly
 
 from ferroket import network
-from ferroket._compat.sharding import CHECKS
 from ferroket.ansatz import verification
 from ferroket.natural_gradient import gram, log_derivatives, tiles
+from ferroket.natural_gradient.in_chunks import DerivativesInChunks
+from ferroket.natural_gradient.ntk import log_derivatives_of
 from ferroket.natural_gradient.verification import unsupported_reason
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, update_by_qgt
 from mpi import run_alone
@@ -195,6 +196,28 @@ SOLVERS = {
 def test_solvers(solver: str) -> None:
     args = arguments(KINDS["holomorphic"])
     compare("on the fly", args, "complex", solver_fn=SOLVERS[solver], diag_shift=1e-2)
+
+
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """So little that log-derivatives are made anew, a few samples at a time."""
+    monkeypatch.setenv("FERROKET_MEMORY", "8kB")
+    jax.clear_caches()  # of programs with more
+    yield
+    jax.clear_caches()
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize(
+    ("kind", "name", "mode"), [(kind, name, mode) for kind in UPDATES for name in KINDS for mode in modes(name, kind)]
+)
+def test_in_chunks(kind: str, name: str, mode: str) -> None:
+    args = arguments(KINDS[name])
+    settings = {"mode": mode, "beside": lambda of_sample: 1 << 20}
+    chunked = log_derivatives_of(args[0], args[2], args[3], args[4], **settings)
+    assert isinstance(chunked, DerivativesInChunks)
+    assert 1 <= chunked.chunk_size < 16
+    compare(kind, args, mode, steps=2, momentum=0.8)
 
 
 @pytest.mark.parametrize("name", ["holomorphic", pytest.param("two networks", marks=thorough)])
@@ -420,7 +443,6 @@ def on_four_devices(file: str) -> None:
 
 
 @thorough
-@pytest.mark.skipif(CHECKS, reason="JAX 0.7 gives wrong shapes where several devices share log-derivatives")
 def test_on_four_devices(tmp_path: Path) -> None:
     """In a process of its own, which imports this file."""
     file, results = Path(__file__), tmp_path / "updates.npz"

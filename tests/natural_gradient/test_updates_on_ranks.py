@@ -62,11 +62,16 @@ def found(job: Finished) -> dict[str, list[float]]:
 MODELS = ["holomorphic", "not holomorphic", "convolutions", "Jastrow"]
 
 
-@pytest.mark.parametrize(("n", "models"), [(2, MODELS[:1]), (4, MODELS[1:])], ids=["2", "4"])
-def test_updates(n: int, models: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("n", "models", "memory"),
+    [(2, MODELS[:1], "1GB"), (4, MODELS[1:], "1GB"), (2, MODELS[1:2], "6kB")],
+    ids=["2", "4", "2, in chunks"],
+)
+def test_updates(n: int, models: list[str], memory: str) -> None:
+    """In chunks: of the samples, on the ranks, whose log-derivatives take more than there is."""
     environment = {"XLA_FLAGS": FAST_COMPILATION, "MODELS": ",".join(models)}
     alone = found(run_alone(SCRIPT, timeout=500, **environment))
-    ranks = found(run_ranks(SCRIPT, n, timeout=500, **environment))
+    ranks = found(run_ranks(SCRIPT, n, timeout=500, **environment, FERROKET_MEMORY=memory))
     assert list(ranks) == list(alone)
     assert len(alone) == 2 * len(models)
     for name, numbers in alone.items():

@@ -17,6 +17,8 @@ from ferroket.distributed import affinity
 
 OURS, LAPACK, _PEAK = "Ferroket", "LAPACK", "FMA peak"
 UNKNOWNS = (128, 512, 1024, 2048, 4096)
+SMOOTH = "smooth inverse, "
+UNKNOWNS_OF_SMOOTH = (512, 1024, 2048)
 _TYPES = {"real": float, "complex": complex}
 
 
@@ -25,7 +27,8 @@ def run(*, cases: str = "", rounds: int = 5) -> Report:
 
     Ours is ``fk.optimizer.solver.cholesky``, the peer NetKet's ``cholesky``, which JAX leaves to LAPACK. The peak is
     the time that N³/3 products and sums, four times as many for complex numbers, would take at the rate of
-    :func:`ferroket._lib.fma_rate` on each core.
+    :func:`ferroket._lib.fma_rate` on each core. A smooth inverse is ``fk.optimizer.solver.pinv_smooth``, which factors
+    twice, and NetKet's ``pinv_smooth``, which decomposes into eigenvectors.
 
     Args:
         cases: a part of the name of those to run; all by default.
@@ -39,6 +42,11 @@ def run(*, cases: str = "", rounds: int = 5) -> Report:
         f"{name}, {n_unknowns} unknowns": partial(_case, n_unknowns, dtype, rounds)
         for name, dtype in _TYPES.items()
         for n_unknowns in UNKNOWNS
+    }
+    found |= {
+        f"{SMOOTH}{name}, {n_unknowns} unknowns": partial(_case, n_unknowns, dtype, rounds)
+        for name, dtype in _TYPES.items()
+        for n_unknowns in UNKNOWNS_OF_SMOOTH
     }
     rows = run_cases(found, cases=cases, batch=None)
     return Report("the linear system of an update", OURS, rows, {"cases": cases, "rounds": rounds})
@@ -56,8 +64,11 @@ def _case(n_unknowns: int, dtype: Any, rounds: int, name: str) -> Iterator[Row]:
         solve = jax.jit(lambda matrix, right: solver(matrix, right)[0])
         return lambda: jax.block_until_ready(solve(matrix, right))
 
-    calls = {OURS: of(fk.optimizer.solver.cholesky), LAPACK: of(nk.optimizer.solver.cholesky)}
+    ours, netkets, n_factorisations = fk.optimizer.solver.cholesky, nk.optimizer.solver.cholesky, 1
+    if name.startswith(SMOOTH):
+        ours, netkets, n_factorisations = fk.optimizer.solver.pinv_smooth, nk.optimizer.solver.pinv_smooth, 2
+    calls = {OURS: of(ours), LAPACK: of(netkets)}
     np.testing.assert_allclose(calls[OURS](), calls[LAPACK](), atol=1e-12)
-    operations = (4 if dtype is complex else 1) * n_unknowns**3 / 3
+    operations = n_factorisations * (4 if dtype is complex else 1) * n_unknowns**3 / 3
     rate = peak_rate(rounds) * len(affinity.allowed())
     yield Row(name, paired(calls, rounds=rounds), {_PEAK: operations / rate})

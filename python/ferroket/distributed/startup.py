@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Self
+from typing import Any, Self
 
-from ferroket import _lib
+from ferroket import _lib, limits
 from ferroket._compat.jaxlib import FLAG, setting_of_reductions
 from ferroket.distributed import affinity, compile_cache, failure, gpus, info, jax_start, programs, rendezvous
 from ferroket.distributed.coordinator import Coordinator, choose_host, join
@@ -54,6 +54,8 @@ class _Report:
     cache_problem: str | None
     """Why the cache of compiled programs can't be used here."""
     problem: str | None
+    memory: int
+    """The bytes that this node has."""
 
     def dump(self) -> bytes:
         """The report as JSON, in which most ranks have the same settings."""
@@ -78,10 +80,16 @@ class _Report:
                 None if available is None else int(available),
                 Gpus(None if platform is None else str(platform), tuple(map(str, devices))),
                 None if beacon is None else (int(beacon[0]), int(beacon[1])),
-                *(None if parts[name] is None else str(parts[name]) for name in ("cache_problem", "problem")),
+                cache_problem=_text(parts["cache_problem"]),
+                problem=_text(parts["problem"]),
+                memory=int(parts["memory"]),
             )
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"this is no report of a rank: {found[:200]!r}") from error
+
+
+def _text(found: Any) -> str | None:
+    return None if found is None else str(found)
 
 
 @lru_cache
@@ -121,6 +129,8 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
             does not.
         FERROKET_WATCHDOG: seconds without progress after which a job that hangs is ended (600; 0 is off).
         FERROKET_CACHE: the folder where compiled programs are kept for the next run (``~/.cache/ferroket``), or "off".
+        FERROKET_MEMORY: the bytes that a rank may hold for an update of stochastic reconfiguration, as ``4GiB``; by
+            default half of what the node has for each of its ranks, and the least of all nodes.
         FERROKET_SIMD: the vector instructions that the kernels run on, "avx512", "avx2", "neon" or "scalar", for
             benchmarks and tests; "auto" (the default) takes the best that the processor has.
         FERROKET_LIBMPI: the MPI library to use.
@@ -146,6 +156,7 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
         "FERROKET_WATCHDOG": f"{limit_from_environment():g}",
         # A program that was kept may run its collectives in another order.
         "FERROKET_CACHE": "on" if compile_cache.folder(os.environ) else "off",
+        limits.MEMORY: str(limits.parse_bytes(os.environ[limits.MEMORY])) if os.environ.get(limits.MEMORY) else "",
         "JAX_ENABLE_COMPILATION_CACHE": os.environ.get("JAX_ENABLE_COMPILATION_CACHE", "true").lower(),
     }
     own_gpus, problem = _look_around()
@@ -168,6 +179,7 @@ def initialize(*, collectives: str | None = None) -> RuntimeInfo:
     mark, value = _lib.mark_of_children()
     os.environ[mark] = value
     machines = _ranks_by_machine(reports)
+    os.environ[limits.MEMORY] = settings[limits.MEMORY] or str(_memory_of_each(reports, machines))
     by_rank, binding = _bind(reports, machines, rank, settings["FERROKET_BIND"])
     _lib.keep_freed_memory()  # in a thread on the rank's own cores
     yielding = _yields(by_rank, machines, settings["FERROKET_YIELD"])
@@ -258,6 +270,11 @@ def _ranks_by_machine(reports: list[_Report]) -> Machines:
     for rank, report in enumerate(reports):
         machines.setdefault(report.node.machine, []).append(rank)
     return machines
+
+
+def _memory_of_each(reports: list[_Report], machines: Machines) -> int:
+    """What each rank may hold for an update: the same on all, since it tells which programs they compile."""
+    return int(limits.SHARE * min(reports[ranks[0]].memory // len(ranks) for ranks in machines.values()))
 
 
 def _start_cache(reports: list[_Report], rank: int) -> None:
@@ -381,6 +398,7 @@ def _agree(
         _beacon(),
         compile_cache.problem(os.environ),
         problem,
+        limits.memory_of_ranks(1),
     )
     reports = [_Report.load(part) for part in group.allgather(report.dump())]
     for rank, other in enumerate(reports):

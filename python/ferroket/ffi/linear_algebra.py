@@ -61,8 +61,9 @@ def gram_tiles(
 
     Args:
         terms: what it is the sum of: ``"factors"`` with x of samples with rows and with columns, ``(n, B, P, I)`` and
-            ``(N, B, P, I)``, and δ of both, ``(n, C, B, P, O)`` and ``(N, C, B, P, O)``; or ``"rows"`` with those of
-            both, ``(n, C, K)`` and ``(N, C, K)``, and a mean ``(C, K)`` that is subtracted from them.
+            ``(N, B, P, I)``, and δ of both, ``(n, C, B, P, O)`` and ``(N, C, B, P, O)``; ``"nested"``, the same without
+            positions, where the x of all parts before one belong to it, too; or ``"rows"`` with those of both,
+            ``(n, C, K)`` and ``(N, C, K)``, and a mean ``(C, K)`` that is subtracted from them.
         device: the place of the n samples among all N.
         shape: ``(n, C, N, C)``.
         dtype: that of the result: real parts of products, or all of them.

@@ -25,7 +25,7 @@ from jax.lax import dynamic_slice, dynamic_slice_in_dim, dynamic_update_slice, d
 from jax.lax.linalg import triangular_solve
 
 from ferroket import ffi
-from ferroket._compat.sharding import AXIS, device, on_each_device, varying_as
+from ferroket._compat.sharding import AXIS, device, on_each_device
 
 _STEPS = 16
 """How many panels there are at least, if they are wide enough: few make for little work on small pieces, but each
@@ -130,7 +130,7 @@ def _extended(blocks: Blocks, side: int, rows: jax.Array, right: jax.Array) -> j
     n_rows, length, height = len(rows), blocks.n_rows, blocks.height
     columns = _in_order(blocks, rows.conj().T)
     padding = jnp.zeros((len(columns), height - n_rows), columns.dtype)
-    matrix = jnp.column_stack([columns, varying_as(padding, rows), _in_order(blocks, right)])
+    matrix = jnp.column_stack([columns, padding, _in_order(blocks, right)])
     if blocks.n_devices * height == side:
         return matrix
     column = jnp.arange(height)
@@ -196,7 +196,7 @@ def _solve_backward(blocks: Blocks, matrix: jax.Array) -> jax.Array:
         own = dynamic_slice_in_dim(rest, device() * length, length)
         return dynamic_update_slice_in_dim(solution, own, k * length, 0)
 
-    solution = varying_as(jnp.zeros(blocks.height, matrix.dtype), matrix)
+    solution = jnp.zeros(blocks.height, matrix.dtype)
     return jax.lax.fori_loop(0, blocks.n_steps, step, solution)
 
 

@@ -10,17 +10,19 @@ import netket.jax as nkjax
 from jax.flatten_util import ravel_pytree
 
 from ferroket import ffi
-from ferroket._compat.sharding import on_each_device, varying_as
+from ferroket._compat.sharding import on_each_device
+from ferroket.natural_gradient.gram import Derivatives
+from ferroket.natural_gradient.in_chunks import DerivativesInChunks
 from ferroket.natural_gradient.jacobian import written
 from ferroket.natural_gradient.log_derivatives import LogDerivatives
-from ferroket.natural_gradient.ntk import adjoint_dot
+from ferroket.natural_gradient.ntk import adjoint_dot, sharded
 from ferroket.natural_gradient.tiles import length_in_rust
 
 PART = 1 << 25
 """How many bytes the rows that are written down at once may take: enough samples for fast products."""
 
 
-def layout_of(rows: LogDerivatives, mode: str) -> str:
+def layout_of(rows: Derivatives, mode: str) -> str:
     """The layout of :func:`~ferroket.natural_gradient.jacobian.written` in which the tensor has the fewest elements."""
     if rows.is_holomorphic:
         return "holomorphic"
@@ -35,13 +37,13 @@ def _flat(tree: Any, layout: str) -> jax.Array:
     return vector
 
 
-def weighted_sum(rows: LogDerivatives, weights: jax.Array, layout: str) -> jax.Array:
+def weighted_sum(rows: Derivatives, weights: jax.Array, layout: str) -> jax.Array:
     """``O† w`` for weights ``(Ns, C)`` of the components, ``(Np,)``."""
     leaves = adjoint_dot(rows, weights)
     return _flat(jax.tree.unflatten(rows.network.treedef, leaves), layout)
 
 
-def dense_tensor(rows: LogDerivatives, mass: jax.Array, layout: str) -> jax.Array:
+def dense_tensor(rows: Derivatives, mass: jax.Array, layout: str) -> jax.Array:
     """``S = Σ_s m_s (O_s − ⟨O⟩)† (O_s − ⟨O⟩)``, of which every device has the whole.
 
     The rows of a part of a device's samples are written down at once.
@@ -56,18 +58,19 @@ def dense_tensor(rows: LogDerivatives, mass: jax.Array, layout: str) -> jax.Arra
     """
     mass = mass.astype(jnp.finfo(rows.network.dtype).dtype)
     vector = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in rows.network.leaves]
-    n_components = jax.eval_shape(rows.dot, vector).shape[1]
+    n_components = jax.eval_shape(lambda: rows.part(0, 1).dot(vector)).shape[1]
     of_each = [mass[:, None] * (jnp.arange(n_components) == component) for component in range(n_components)]
     mean = jnp.stack([weighted_sum(rows, weights, layout).conj() for weights in of_each])
-    result: jax.Array = on_each_device(partial(_of_device, layout=layout), (True, True, False), sums=jax.lax.psum)(
-        rows, mass, mean
-    )
+    on_each = on_each_device(partial(_of_device, layout=layout), (sharded(rows), True, False), sums=jax.lax.psum)
+    result: jax.Array = on_each(rows, mass, mean)
     return result
 
 
-def _of_device(rows: LogDerivatives, mass: jax.Array, mean: jax.Array, layout: str) -> jax.Array:
+def _of_device(rows: Derivatives, mass: jax.Array, mean: jax.Array, layout: str) -> jax.Array:
     n_samples, size = len(mass), mean.shape[-1]
     at_once = max(1, min(n_samples, PART // max(1, math.prod(mean.shape) * mean.dtype.itemsize)))
+    if isinstance(rows, DerivativesInChunks):
+        at_once = min(at_once, rows.chunk_size)
 
     def of_part(rows: LogDerivatives, mass: jax.Array) -> jax.Array:
         matrix = written(rows, layout, True).reshape(len(mass), -1, size)
@@ -75,10 +78,7 @@ def _of_device(rows: LogDerivatives, mass: jax.Array, mean: jax.Array, layout: s
         return _gram(jax.lax.collapse(matrix, 0, 2).conj().T)
 
     def part(first: Any, count: int) -> tuple[LogDerivatives, jax.Array]:
-        cut: tuple[LogDerivatives, jax.Array] = jax.tree.map(
-            lambda array: jax.lax.dynamic_slice_in_dim(array, first, count), (rows, mass)
-        )
-        return cut
+        return rows.part(first, count), jax.lax.dynamic_slice_in_dim(mass, first, count)
 
     n_parts = n_samples // at_once
     total = of_part(*part(n_parts * at_once, n_samples - n_parts * at_once)) if n_samples % at_once else None
@@ -89,7 +89,7 @@ def _of_device(rows: LogDerivatives, mass: jax.Array, mean: jax.Array, layout: s
     def add(total: jax.Array, first: jax.Array) -> tuple[jax.Array, None]:
         return total + of_part(*part(first, at_once)), None
 
-    start = varying_as(jnp.zeros((size, size), mean.dtype), mass) if total is None else total
+    start = jnp.zeros((size, size), mean.dtype) if total is None else total
     return jax.lax.scan(add, start, at_once * jnp.arange(n_parts))[0]
 
 

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 from netket.vqs import FullSumState
 
+from ferroket import limits
 from ferroket._compat.netket import is_sr_driver, log_psi_of, solver_of
 from ferroket.natural_gradient import memory, patching
-from ferroket.natural_gradient.gram import cost, written_reason
+from ferroket.natural_gradient.gram import cost
 from ferroket.natural_gradient.log_derivatives import (
     LogDerivatives,
     components,
@@ -19,7 +20,7 @@ from ferroket.natural_gradient.log_derivatives import (
     leaves_of,
     samples_at_once,
 )
-from ferroket.natural_gradient.solve import in_words, splits_reason, takes_kernel
+from ferroket.natural_gradient.solve import in_words, splits_reason, why_written
 from ferroket.natural_gradient.structure import read
 from ferroket.network import Plan
 
@@ -66,8 +67,7 @@ def explain(driver: Any) -> Plan:
     n_samples = state.hilbert.n_states if isinstance(state, FullSumState) else state.n_samples
     few = state.hilbert.random_state(jax.random.key(0), 3)
     subject = log_psi_of(state), state.parameters, state.model_state, jnp.resize(few, (n_samples, few.shape[1]))
-    limit = memory.limit_of_update(driver.chunk_size_bwd) if driver.use_ntk and driver.on_the_fly else None
-    found = patching.plan(*subject, mode, limit)
+    found = patching.plan(*subject)
     if found.is_netkets:
         return found
     splits = splits_reason(solver, driver.proj_reg)
@@ -84,8 +84,26 @@ def explain(driver: Any) -> Plan:
     if mode == "complex" and splits and read(*subject[:3], few[0]).is_holomorphic:
         reasons.insert(0, f"the network is holomorphic, but {splits}: the matrix is real and has twice the rows")
     made = f"no Jacobian; {matrix}" if driver.use_ntk else f"no Jacobian, but rows of some samples at once; {matrix}"
+    written = why_written(of_sample, n_samples, solver)
+    beside = (
+        memory.bytes_of_kernel(of_sample, n_samples, written is not None)
+        if driver.use_ntk
+        else memory.bytes_of_tensor(of_sample)
+    )
+    of_rows, at_once = memory.bytes_of_device(of_sample, n_samples), memory.chunk_of(of_sample, n_samples, beside)
+    limit = f"the {_gibibytes(memory.limit())} of {limits.MEMORY} for each device"
+    if at_once is not None:
+        at_once = min(at_once, driver.chunk_size_bwd or at_once)
+        written = "log-derivatives are made in chunks"
+        reasons.append(
+            f"log-derivatives are made anew for {_count(at_once, 'sample')} at once: those of a device's samples take "
+            f"{_gibibytes(of_rows)}, too much beside {_gibibytes(beside)} of the matrix for {limit}"
+        )
+        of_rows = memory.COPIES * at_once * memory.bytes_of(of_sample)
+    if beside > memory.limit():
+        reasons.append(f"the matrix alone takes more than {limit}: fewer samples or more ranks make it smaller")
     if driver.use_ntk and jax.device_count() == 1 and jax.default_backend() == "cpu":
-        made += f", {_whether_written(of_sample, n_samples, takes_kernel(solver, side))}"
+        made += ", which isn't written" if written is None else f", which is written: {written}"
     lanes, of_device = in_lanes(of_sample.network, mode), -(-n_samples // jax.device_count())
     return replace(
         found,
@@ -98,14 +116,13 @@ def explain(driver: Any) -> Plan:
         layers=layers,
         matrix=matrix,
         solver=in_words(solver, side),
-        memory=memory.bytes_of_log_derivatives(*subject, mode),
+        memory=of_rows,
+        memory_of_matrix=beside,
     )
 
 
-def _whether_written(of_sample: LogDerivatives, n_samples: int, takes_kernel: bool) -> str:
-    """Whether the matrix of a system is written, and why, as the end of a sentence."""
-    reason = written_reason(of_sample, n_samples) if takes_kernel else "the solver asks for it"
-    return "which isn't written" if reason is None else f"which is written: {reason}"
+def _gibibytes(n_bytes: int) -> str:
+    return f"{n_bytes / 2**30:.3g} GiB"
 
 
 def layers_of(of_sample: LogDerivatives, n_samples: int, n_components: int, n_unknowns: int | None) -> list[Layer]:

@@ -1,8 +1,9 @@
 """The Gram matrix of the log-derivatives: of factors by the products of x and of δ, of rows as they are."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from ferroket import ffi
-from ferroket._compat.sharding import device, varying_as
+from ferroket._compat.sharding import device
+from ferroket.natural_gradient.in_chunks import DerivativesInChunks
 from ferroket.natural_gradient.log_derivatives import MEMORY, Factors, LogDerivatives
 from ferroket.natural_gradient.pairs import Pairs
 from ferroket.natural_gradient.tiles import completed, hermitian, length_in_rust
@@ -22,7 +24,10 @@ _Term = tuple[Callable[[Any, Any], jax.Array], Any, Any]
 """A part of the Gram matrix: a function of some rows and some columns, and all of both, pytrees of ``(Ns, ...)``."""
 
 
-def gram(rows: LogDerivatives, columns: LogDerivatives) -> jax.Array:
+Derivatives = LogDerivatives | DerivativesInChunks
+
+
+def gram(rows: Derivatives, columns: Derivatives) -> jax.Array:
     """Products of the rows of a device's samples with those of all, each without a mean over the latter.
 
     A vector that is subtracted from all rows changes the Gram matrix, but not what is left of it when its own means
@@ -33,26 +38,72 @@ def gram(rows: LogDerivatives, columns: LogDerivatives) -> jax.Array:
         columns: Of all R·n samples, those of the first device first.
 
     Returns:
-        ``(n, C, R·n, C)``: Re(G·G'*), or G·G'* for a holomorphic ln ψ.
+        ``(n, C, R·n, C)``: Re(G·G'*), or G·G'* for a holomorphic ln ψ. Of derivatives in chunks it has 64 bits.
     """
+    if isinstance(rows, DerivativesInChunks):
+        assert isinstance(columns, DerivativesInChunks)
+        return _in_chunks(rows, columns)
+    assert isinstance(columns, LogDerivatives)
     if not (columns.factors or columns.rows):
         return _by_xla(rows, columns)
     result: jax.Array = jax.lax.platform_dependent(rows, columns, cpu=_in_rust, default=_by_xla)
     return result
 
 
+def _in_chunks(rows: DerivativesInChunks, columns: DerivativesInChunks) -> jax.Array:
+    """Chunk by chunk, of which each is a tile.
+
+    Rows of another chunk have another mean, so none is subtracted; numbers of 64 bits are precise enough without.
+    """
+
+    def of_tile(some: jax.Array, others: jax.Array) -> jax.Array:
+        a, b = (_of_64_bits(rows.of(samples)) for samples in (some, others))
+        written, kept = _by_form(b)
+        terms = _of_pairs(a, b) + _terms_of_xla(a, b, kept, has_means=False)
+        for leaf in written:
+            some_rows, other_rows = (_flat(side.factors[leaf].rows()) for side in (a, b))
+            terms.append(_rows_term(some_rows, other_rows, b.is_holomorphic, has_means=False))
+        parts = [function(x, y) for function, x, y in terms]
+        return sum(parts[1:], start=parts[0])
+
+    return hermitian(of_tile, rows.samples, columns.samples, rows.chunk_size)
+
+
+def _of_64_bits(rows: LogDerivatives) -> LogDerivatives:
+    def cast(array: jax.Array) -> jax.Array:
+        return array.astype(jnp.complex128 if jnp.iscomplexobj(array) else jnp.float64)
+
+    cast_rows: LogDerivatives = jax.tree.map(cast, rows)
+    return cast_rows
+
+
 def _by_xla(rows: LogDerivatives, columns: LogDerivatives) -> jax.Array:
     is_holomorphic = columns.is_holomorphic
     written, kept = _by_form(columns)
     terms = _of_pairs(rows, columns)
-    of_tile = partial(_factors_of_tile, is_holomorphic=is_holomorphic)
-    terms += [(of_tile, *_for_precision(rows.factors[leaf], columns.factors[leaf])) for leaf in kept]
-    terms += [_rows_term(*both, is_holomorphic) for both in _joined(rows.rows, columns.rows)]
+    terms += _terms_of_xla(rows, columns, kept)
     total = _sum(terms) if terms else None
     total = _with_written(
         total, rows, columns, written, lambda some, others: _sum([_rows_term(some, others, is_holomorphic)])
     )
-    return total.astype(_dtype_of(columns))
+    return total.astype(dtype_of(columns))
+
+
+def _terms_of_xla(
+    rows: LogDerivatives, columns: LogDerivatives, leaves: list[int], has_means: bool = True
+) -> list[_Term]:
+    """The factors of some parameters, and all rows; ``has_means`` is whether their means may be subtracted."""
+    is_holomorphic = columns.is_holomorphic
+    terms: list[_Term] = []
+    for leaf in leaves:
+        both = rows.factors[leaf], columns.factors[leaf]
+        both = _for_precision(*both) if has_means else both
+        if both[0].product.mask is None:
+            terms.append((partial(_factors_of_tile, is_holomorphic=is_holomorphic), *both))
+        else:
+            of_tile = partial(_nested_of_tile, is_holomorphic=is_holomorphic)
+            terms += [(of_tile, *pair) for pair in _pairs_of_nested(*both)]
+    return terms + [_rows_term(*both, is_holomorphic, has_means=has_means) for both in _joined(rows.rows, columns.rows)]
 
 
 def _in_rust(rows: LogDerivatives, columns: LogDerivatives) -> jax.Array:
@@ -61,12 +112,12 @@ def _in_rust(rows: LogDerivatives, columns: LogDerivatives) -> jax.Array:
     some, *_ = jax.tree.leaves((columns.factors, columns.rows))
     n_columns, n_rows = len(some), len(jax.tree.leaves((rows.factors, rows.rows))[0])
     n_devices = n_columns // n_rows
-    n_components = _components(columns)
+    n_components = columns.n_components
     shape, side = (n_rows, n_components, n_columns, n_components), length_in_rust(n_rows)
     place = device() if n_devices > 1 else 0
 
     def of(terms: list[tuple[str, Any]]) -> jax.Array:
-        return ffi.gram_tiles(terms, place, shape, _dtype_of(columns), side)
+        return ffi.gram_tiles(terms, place, shape, dtype_of(columns), side)
 
     terms = _terms(rows, columns, kept)
     total = of(terms) if terms else None
@@ -78,10 +129,14 @@ def _in_rust(rows: LogDerivatives, columns: LogDerivatives) -> jax.Array:
 
 def _terms(rows: LogDerivatives, columns: LogDerivatives, leaves: list[int]) -> list[tuple[str, Any]]:
     """What Rust sums up: the factors of some parameters, and all rows."""
-    terms = []
+    terms: list[tuple[str, Any]] = []
     for leaf in leaves:
-        some, others = _for_precision(rows.factors[leaf], columns.factors[leaf])
-        terms.append(("factors", (some.x, others.x, some.delta, others.delta)))
+        both = _for_precision(rows.factors[leaf], columns.factors[leaf])
+        if both[0].product.mask is None:
+            some, others = both
+            terms.append(("factors", (some.x, others.x, some.delta, others.delta)))
+        else:
+            terms += [("nested", _interleaved(*pair)) for pair in _pairs_of_nested(*both)]
     return terms + [_rows_in_rust(*both) for both in _joined(rows.rows, columns.rows)]
 
 
@@ -124,20 +179,14 @@ def solve_gram(rows: LogDerivatives, right: jax.Array, shift: jax.Array) -> jax.
     for leaf in written:
         some = _flat(rows.factors[leaf].rows())
         terms.append(_rows_in_rust(some, some))
-    dtype = jnp.result_type(_dtype_of(rows), right)
+    dtype = jnp.result_type(dtype_of(rows), right)
     return ffi.solve_gram(terms, right.astype(dtype), shift)
 
 
-def _components(columns: LogDerivatives) -> int:
-    """How many rows each sample has."""
-    for factors in columns.factors.values():
-        return factors.delta.shape[1]
-    return next(iter(columns.rows.values())).shape[1]
-
-
-def _dtype_of(columns: LogDerivatives) -> Any:
+def dtype_of(columns: Derivatives) -> Any:
     """That of the matrix: complex for a holomorphic ln ψ."""
-    dtype = jnp.result_type(*jax.tree.leaves((columns.factors, columns.rows, columns.pairs)))
+    found = columns.shapes if isinstance(columns, DerivativesInChunks) else columns
+    dtype = jnp.result_type(*jax.tree.leaves((found.factors, found.rows, found.pairs)))
     real = jnp.finfo(dtype).dtype
     return jnp.result_type(real, jnp.complex64) if columns.is_holomorphic else real
 
@@ -232,9 +281,9 @@ def _flat(rows: jax.Array) -> jax.Array:
     return rows.reshape(*rows.shape[:2], -1)
 
 
-def _rows_term(rows: jax.Array, columns: jax.Array, is_holomorphic: bool) -> _Term:
-    """Of ``(Ns, C, n)`` and ``(Ns', C, n)``."""
-    mean = columns.mean(axis=0)
+def _rows_term(rows: jax.Array, columns: jax.Array, is_holomorphic: bool, has_means: bool = True) -> _Term:
+    """Of ``(Ns, C, n)`` and ``(Ns', C, n)``, less the mean of the latter."""
+    mean = columns.mean(axis=0) if has_means else jnp.zeros(columns.shape[1:], columns.dtype)
 
     def of_tile(rows: jax.Array, columns: jax.Array) -> jax.Array:
         a, b = (jax.lax.collapse(array - mean, 0, 2) for array in (rows, columns))
@@ -271,12 +320,11 @@ def _products(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array | None]:
 
 def _blocks(rows: Factors, columns: Factors) -> Iterator[tuple[jax.Array, jax.Array]]:
     """Rows that are written down, a part of their elements after the other."""
-    n_blocks = min(-(-_bytes_of_rows(columns) // MEMORY), columns.delta.shape[4])
-    sides = [
-        [replace(side, delta=d) for d in jnp.array_split(side.delta, n_blocks, axis=4)] for side in (rows, columns)
-    ]
-    for some, others in zip(*sides, strict=True):
-        yield _flat(some.rows()), _flat(others.rows())
+    n_outputs = columns.delta.shape[4]
+    n_blocks = min(-(-_bytes_of_rows(columns) // MEMORY), n_outputs)
+    ends = [n_outputs * block // n_blocks for block in range(n_blocks + 1)]
+    for outputs in map(slice, ends, ends[1:]):
+        yield _flat(rows.rows(outputs)), _flat(columns.rows(outputs))
 
 
 def _bytes_of_rows(factors: Factors) -> int:
@@ -302,29 +350,11 @@ def _without_mean(factors: Factors, x_mean: jax.Array, delta_mean: jax.Array) ->
 def _factors_of_tile(rows: Factors, columns: Factors, is_holomorphic: bool) -> jax.Array:
     """Sums over pairs of positions of (x·x')·(δ·δ'): ``(Ns, C, Ns', C)``."""
     n_parts, n_positions = columns.x.shape[1:3]
-    shape = (*rows.delta.shape[:2], *columns.delta.shape[:2])
 
     def of_pair(part: Any, first: Any, second: Any) -> jax.Array:
         of_x = _products(rows.x[:, part, first], columns.x[:, part, second])
-        of_delta = _products(
-            jax.lax.collapse(rows.delta[:, :, part, first], 0, 2),
-            jax.lax.collapse(columns.delta[:, :, part, second], 0, 2),
-        )
-        real_x, imag_x = (None if a is None else a[:, None, :, None] for a in of_x)
-        real_delta, imag_delta = (None if a is None else a.reshape(shape) for a in of_delta)
-        assert real_x is not None
-        assert real_delta is not None
-        real = real_x * real_delta
-        if imag_x is not None and imag_delta is not None:
-            real -= imag_x * imag_delta
-        if not is_holomorphic:
-            return real
-        imag = jnp.zeros_like(real)
-        if imag_delta is not None:
-            imag += real_x * imag_delta
-        if imag_x is not None:
-            imag += imag_x * real_delta
-        return jax.lax.complex(real, imag)
+        of_delta = _of_components(rows.delta[:, :, part, first], columns.delta[:, :, part, second])
+        return _multiplied(of_x, of_delta, is_holomorphic)
 
     pairs = [(b, p, q) for b in range(n_parts) for p in range(n_positions) for q in range(n_positions)]
     if len(pairs) <= _UNROLLED:
@@ -333,6 +363,81 @@ def _factors_of_tile(rows: Factors, columns: Factors, is_holomorphic: bool) -> j
     def add(total: jax.Array, pair: jax.Array) -> tuple[jax.Array, None]:
         return total + of_pair(*pair), None
 
-    dtype = jnp.result_type(columns.delta, jnp.complex64) if is_holomorphic else columns.delta.real.dtype
-    start = varying_as(jnp.zeros(shape, dtype), rows.delta)
+    start = _zeros_of_tile(rows.delta, columns.delta, is_holomorphic)
     return jax.lax.scan(add, start, jnp.asarray(pairs))[0]
+
+
+def _zeros_of_tile(rows: jax.Array, columns: jax.Array, is_holomorphic: bool) -> jax.Array:
+    """For the δ of both."""
+    dtype = jnp.result_type(columns, jnp.complex64) if is_holomorphic else columns.real.dtype
+    return jnp.zeros((*rows.shape[:2], *columns.shape[:2]), dtype)
+
+
+_OfTile = tuple[jax.Array, jax.Array | None]
+"""The real and the imaginary part of products of some rows with some columns."""
+
+
+def _of_components(rows: jax.Array, columns: jax.Array) -> _OfTile:
+    """Products of ``(n, C, O)`` and ``(n', C, O)``, as ``(n, C, n', C)``."""
+    shape = (*rows.shape[:2], *columns.shape[:2])
+    real, imag = _products(*(jax.lax.collapse(delta, 0, 2) for delta in (rows, columns)))
+    return real.reshape(shape), None if imag is None else imag.reshape(shape)
+
+
+def _multiplied(of_x: _OfTile, of_delta: _OfTile, is_holomorphic: bool) -> jax.Array:
+    """Products of x ``(n, n')`` times those of δ ``(n, C, n', C)``."""
+    real_delta, imag_delta = of_delta
+    real_x, imag_x = (None if a is None else a[:, None, :, None] for a in of_x)
+    assert real_x is not None
+    real = real_x * real_delta
+    if imag_x is not None and imag_delta is not None:
+        real -= imag_x * imag_delta
+    if not is_holomorphic:
+        return real
+    imag = jnp.zeros_like(real)
+    if imag_delta is not None:
+        imag += real_x * imag_delta
+    if imag_x is not None:
+        imag += imag_x * real_delta
+    return jax.lax.complex(real, imag)
+
+
+# Factors of masked kernels
+
+_Side = tuple[jax.Array, jax.Array]
+"""The x ``(n, D, I/D)`` and δ ``(n, C, D, O/D)`` of the parts of a nested mask."""
+
+
+def _pairs_of_nested(rows: Factors, columns: Factors) -> Iterator[tuple[_Side, _Side]]:
+    """Those of each pair of positions."""
+    sides = [_sides_of_positions(factors) for factors in (rows, columns)]
+    yield from itertools.product(*sides)
+
+
+def _sides_of_positions(factors: Factors) -> list[_Side]:
+    mask = factors.product.mask
+    assert mask is not None
+    x, delta = mask.parts_of_x(factors.x[:, 0]), mask.parts_of_delta(factors.delta[:, :, 0])
+    return [(x[:, place], delta[:, :, place]) for place in range(x.shape[1])]
+
+
+def _interleaved(rows: _Side, columns: _Side) -> tuple[jax.Array, ...]:
+    return rows[0], columns[0], rows[1], columns[1]
+
+
+def _nested_of_tile(rows: _Side, columns: _Side, is_holomorphic: bool) -> jax.Array:
+    """The products of the parts' δ, times the sum of those of x up to this part: ``(n, C, n', C)``."""
+    (x, delta), (other_x, other_delta) = rows, columns
+
+    def add(sums: tuple[Any, jax.Array], part: Any) -> tuple[tuple[Any, jax.Array], None]:
+        of_x, total = sums
+        of_x = jax.tree.map(jnp.add, of_x, _products(x[:, part], other_x[:, part]))
+        of_delta = _of_components(delta[:, :, part], other_delta[:, :, part])
+        return (of_x, total + _multiplied(of_x, of_delta, is_holomorphic)), None
+
+    zero = jax.tree.map(
+        lambda part: jnp.zeros(part.shape, part.dtype),
+        jax.eval_shape(lambda: _products(x[:, 0], other_x[:, 0])),
+    )
+    start = zero, _zeros_of_tile(delta, other_delta, is_holomorphic)
+    return jax.lax.scan(add, start, jnp.arange(x.shape[1]))[0][1]

@@ -16,7 +16,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ferroket._compat.sharding import shape_of, varying_as
 from ferroket.natural_gradient.pairs import Pairs
 from ferroket.natural_gradient.structure import Network, Product
 from ferroket.network import LaneFunction, UnreadableError, read_function
@@ -65,9 +64,11 @@ class Factors:
         n_in = self.x.shape[3]
         return n_positions > 1 and n_components * n_in * n_out < n_positions * (n_in + n_components * n_out)
 
-    def rows(self) -> jax.Array:
-        """``(Ns, C, B, I, O)``."""
-        return _contract("sbpi,scbpo->scbio", self.x, self.delta)
+    def rows(self, outputs: slice = slice(None)) -> jax.Array:
+        """``(Ns, C, B, I, O)``, of all outputs or of some."""
+        rows = _contract("sbpi,scbpo->scbio", self.x, self.delta[..., outputs])
+        mask = self.product.mask
+        return rows if mask is None else rows * mask.array[:, outputs].astype(rows.real.dtype)
 
 
 @partial(
@@ -86,16 +87,29 @@ class LogDerivatives:
     network: Network = field(repr=False)
     is_holomorphic: bool
 
+    @property
+    def n_samples(self) -> int:
+        """How many samples there are."""
+        return len(jax.tree.leaves((self.factors, self.pairs, self.rows))[0])
+
+    @property
+    def n_components(self) -> int:
+        """How many rows each sample has."""
+        for factors in self.factors.values():
+            return factors.delta.shape[1]
+        some, *_ = jax.tree.leaves((self.rows, [pairs.delta for pairs in self.pairs.values()]))
+        return int(some.shape[1])
+
     def dot(self, vector: Sequence[jax.Array]) -> jax.Array:
         """O·v: the change of each component along a vector of parameters, ``(Ns, C)``."""
         terms = []
         for leaf, rows in self.rows.items():
-            terms.append(self._part(jnp.tensordot(rows, vector[leaf], vector[leaf].ndim)))
+            terms.append(self._component(jnp.tensordot(rows, vector[leaf], vector[leaf].ndim)))
         for leaf, pairs in self.pairs.items():
-            terms.append(self._part(pairs.dot(vector[leaf])))
+            terms.append(self._component(pairs.dot(vector[leaf])))
         for factors in self.factors.values():
             y = _contract("sbpi,bio->sbpo", factors.x, factors.join(vector))
-            terms.append(self._part(jnp.einsum("sbpo,scbpo->sc", y, factors.delta)))
+            terms.append(self._component(jnp.einsum("sbpo,scbpo->sc", y, factors.delta)))
         return sum(terms[1:], start=terms[0])
 
     def adjoint_dot(self, weights: jax.Array) -> list[jax.Array]:
@@ -121,7 +135,12 @@ class LogDerivatives:
             rows.update(_written(factors, self.network))
         return [rows[place].astype(leaf.dtype) for place, leaf in enumerate(self.network.leaves)]
 
-    def _part(self, values: jax.Array) -> jax.Array:
+    def part(self, first: Any, count: int) -> "LogDerivatives":
+        """Those of so many samples from one on."""
+        cut: LogDerivatives = jax.tree.map(lambda array: jax.lax.dynamic_slice_in_dim(array, first, count), self)
+        return cut
+
+    def _component(self, values: jax.Array) -> jax.Array:
         return values if self.is_holomorphic else values.real
 
 
@@ -152,7 +171,6 @@ def _like(array: jax.Array, leaf: jax.ShapeDtypeStruct) -> jax.Array:
 
 def _to_parameter(product: Product, leaf: jax.ShapeDtypeStruct, total: jax.Array) -> jax.Array:
     """From ``(B, I, O)`` to the shape of the parameter."""
-    leaf = shape_of(leaf, total)
     shape = jax.eval_shape(product.view, leaf)
     (result,) = jax.linear_transpose(product.view, leaf)(total.astype(shape.dtype))
     return result
@@ -218,8 +236,7 @@ def by_xla(
     n_components, is_holomorphic = components(network, mode)
     products = network.products
     direct = sorted(network.direct)
-    zeros = [jnp.zeros((*product.lengths, *product.y.shape), product.y.dtype) for product in products]
-    taps = varying_as(zeros, samples)
+    taps = [jnp.zeros((*product.lengths, *product.y.shape), product.y.dtype) for product in products]
 
     def one(x: jax.Array) -> Any:
         def function(taps: Sequence[jax.Array], direct_leaves: Sequence[jax.Array]) -> Any:

@@ -1,8 +1,8 @@
-"""How much memory log-derivatives take: it is known beforehand, and has a limit.
+"""How much memory an update takes: it is known beforehand, and kept below a limit.
 
-The factors and the rows of all samples of a device are kept until an update is made, or for as long as a quantum
-geometric tensor is multiplied with vectors. Above the limit NetKet's own code does it, which computes them anew for
-each chunk and each product.
+The factors and rows of all samples of a device are kept until an update is made, or for as long as a quantum geometric
+tensor is multiplied with vectors. Where they would take too much beside the matrix of the linear system they are
+:class:`~ferroket.natural_gradient.in_chunks.DerivativesInChunks`.
 """
 
 import math
@@ -10,42 +10,76 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
-from ferroket.ansatz.verification import cached_answer, shapes_of
-from ferroket.natural_gradient.log_derivatives import MEMORY, LogDerivatives, log_derivatives
+from ferroket import limits
+from ferroket.ansatz.verification import shapes_of
+from ferroket.natural_gradient.log_derivatives import LogDerivatives, by_xla, is_complex
 from ferroket.natural_gradient.structure import read
 
-UPDATE = 1 << 33
-"""How many bytes the factors and rows of a device's samples may take for an update, and for products without chunks."""
-UPDATE_IN_CHUNKS = 1 << 31
-"""The same for an update where the caller has asked for chunks of samples."""
-PRODUCTS_IN_CHUNKS = MEMORY
-"""The same for products with vectors, where the caller has asked for chunks of samples."""
+ELSEWHERE = 1 << 33
+"""The limit on devices other than CPUs, for which nobody says it."""
+LEAST = 1 / 8
+"""How much of the limit log-derivatives may take in any case, whatever the matrix does."""
+COPIES = 4
+"""How many chunks' log-derivatives a device holds: those of rows, of columns, and copies that products are made of."""
 
 
-def limit_of_update(chunk_size: int | None) -> int:
-    """That of an update in chunks of so many samples, or without any."""
-    return UPDATE if chunk_size is None else UPDATE_IN_CHUNKS
+def limit() -> int:
+    """How many bytes a device may hold for an update: see :func:`ferroket.limits.memory_for_updates`."""
+    if jax.default_backend() != "cpu":
+        return ELSEWHERE
+    return limits.memory_for_updates() // jax.local_device_count()
 
 
-def bytes_of_log_derivatives(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: Any, mode: str) -> int:
-    """What the log-derivatives of the samples of one device take.
+def room_beside(matrix: int) -> int:
+    """The bytes that log-derivatives may take beside those of a matrix."""
+    whole = limit()
+    return max(whole - matrix, int(LEAST * whole))
+
+
+def chunk_of(of_sample: Any, n_samples: int, beside: int) -> int | None:
+    """How many samples' log-derivatives a device holds at once; None for all of its own.
 
     Args:
-        log_psi: ``log_psi({"params": parameters, **state}, x)`` for ``x (Ns, N)`` gives ``(Ns,)``.
-        parameters: A pytree.
-        state: Other collections of variables.
-        samples: Those of all devices, ``(Ns, N)``, or their shape.
-        mode: ``real`` or ``complex``.
+        of_sample: Those of one sample, or their shapes.
+        n_samples: How many there are on all devices.
+        beside: The bytes of what a device holds besides.
     """
-    subject = log_psi, samples.shape[1:], str(samples.dtype), mode
-    sample = jax.ShapeDtypeStruct((1, *samples.shape[1:]), samples.dtype)
+    of_each, room = bytes_of(of_sample), room_beside(beside)
+    return None if bytes_of_device(of_sample, n_samples) <= room else max(1, room // (COPIES * of_each))
 
-    def answer() -> int:
-        return bytes_of(log_derivatives_of_sample(log_psi, parameters, state, sample, mode))
 
-    n_bytes: int = cached_answer("bytes of log-derivatives", subject, (parameters, state), answer)
-    return -(-int(samples.shape[0]) // jax.device_count()) * n_bytes
+def bytes_of_device(of_sample: Any, n_samples: int) -> int:
+    """What the log-derivatives of a device's samples take, of so many on all devices."""
+    return -(-n_samples // jax.device_count()) * bytes_of(of_sample)
+
+
+def bytes_of_kernel(of_sample: LogDerivatives, n_samples: int, is_written: bool) -> int:
+    """What a device holds of the neural tangent kernel of so many samples, and for its solution.
+
+    On one CPU it is half of it, or, where it is written, that and the whole of it. Of several devices each has its part
+    of the rows, what the others send of the other triangle, and a copy that is factored.
+
+    Args:
+        of_sample: The log-derivatives of a sample, or their shapes.
+        n_samples: Those of all devices.
+        is_written: Whether one CPU writes it.
+    """
+    n_components = 1 if of_sample.is_holomorphic else of_sample.n_components
+    numbers = (n_samples * n_components) ** 2 * (1 + of_sample.is_holomorphic)
+    whole = numbers * int(jnp.finfo(of_sample.network.dtype).dtype.itemsize)
+    if (n_devices := jax.device_count()) > 1:
+        return 3 * whole // n_devices
+    return 3 * whole // 2 if is_written else whole // 2
+
+
+def bytes_of_tensor(of_sample: LogDerivatives) -> int:
+    """What each device holds of the quantum geometric tensor and for its solution: it and a copy that is factored."""
+    splits = not of_sample.is_holomorphic
+    size = sum(math.prod(leaf.shape) * (1 + (splits and is_complex(leaf))) for leaf in of_sample.network.leaves)
+    numbers = size**2 * (1 + of_sample.is_holomorphic)
+    return 2 * numbers * int(jnp.finfo(of_sample.network.dtype).dtype.itemsize)
 
 
 def log_derivatives_of_sample(
@@ -55,7 +89,7 @@ def log_derivatives_of_sample(
 
     def made(parameters: Any, state: Any, samples: jax.Array) -> LogDerivatives:
         network = read(log_psi, parameters, state, samples[0], is_holomorphic)
-        return log_derivatives(network, mode, None, jax.tree.leaves(parameters), state, samples)
+        return by_xla(network, mode, None, jax.tree.leaves(parameters), state, samples)
 
     found: LogDerivatives = jax.eval_shape(made, *shapes_of((parameters, state, sample)))
     return found
@@ -64,12 +98,3 @@ def log_derivatives_of_sample(
 def bytes_of(arrays: Any) -> int:
     """What a pytree of arrays takes."""
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(arrays))
-
-
-def excess_of(n_bytes: int, limit: int) -> str | None:
-    """Why so much is too much, as the end of a sentence; None if it isn't."""
-    if n_bytes <= limit:
-        return None
-    return (
-        f"the factors and rows of a device's samples take {n_bytes / 2**30:.3g} GiB, more than {limit / 2**30:.3g} GiB"
-    )

@@ -10,8 +10,10 @@ import jax.numpy as jnp
 
 from ferroket._compat.sharding import on_each_device
 from ferroket.natural_gradient.cholesky import solve_positive
-from ferroket.natural_gradient.gram import gram, solve_gram
-from ferroket.natural_gradient.log_derivatives import LogDerivatives, log_derivatives
+from ferroket.natural_gradient.gram import Derivatives, dtype_of, gram, solve_gram
+from ferroket.natural_gradient.in_chunks import DerivativesInChunks
+from ferroket.natural_gradient.log_derivatives import LogDerivatives, components, log_derivatives
+from ferroket.natural_gradient.memory import chunk_of, log_derivatives_of_sample
 from ferroket.natural_gradient.structure import read
 
 
@@ -24,8 +26,11 @@ def log_derivatives_of(
     mode: str,
     chunk_size: int | None = None,
     is_holomorphic: bool | None = None,
-) -> LogDerivatives:
+    beside: Callable[[LogDerivatives], int] | None = None,
+) -> Derivatives:
     """The log-derivatives for samples ``(Ns, N)``, on each device for those that it holds.
+
+    Where they would take more than :mod:`~ferroket.natural_gradient.memory` allows they are made in chunks.
 
     Args:
         log_psi: ``log_psi({"params": parameters, **state}, x)`` for ``x (Ns, N)`` gives ``(Ns,)``.
@@ -36,19 +41,40 @@ def log_derivatives_of(
         chunk_size: How many samples a device differentiates at once; by default as many as
             :data:`~ferroket.natural_gradient.log_derivatives.MEMORY` has room for.
         is_holomorphic: False for two rows of a sample where one complex row would do.
+        beside: From the log-derivatives of a sample, as shapes, to the bytes of what a device holds beside those of
+            all: of the matrix that is made of them.
     """
+    sample = jax.ShapeDtypeStruct((1, *samples.shape[1:]), samples.dtype)
+    of_sample = log_derivatives_of_sample(log_psi, parameters, state, sample, mode, is_holomorphic)
+    at_once = chunk_of(of_sample, len(samples), 0 if beside is None else beside(of_sample))
+    if at_once is not None:
+        network = read(log_psi, parameters, state, samples[0], is_holomorphic)
+        return DerivativesInChunks(
+            parameters,
+            state,
+            samples,
+            log_psi,
+            mode,
+            min(at_once, chunk_size or at_once),
+            is_holomorphic is False,
+            network,
+            components(network, mode)[1],
+        )
 
     def local(parameters: Any, state: Any, samples: jax.Array) -> LogDerivatives:
         network = read(log_psi, parameters, state, samples[0], is_holomorphic)
         return log_derivatives(network, mode, chunk_size, jax.tree.leaves(parameters), state, samples)
 
-    made: LogDerivatives = on_each_device(local, (False, False, True), varying=(True, False, False))(
-        parameters, state, samples
-    )
+    made: LogDerivatives = on_each_device(local, (False, False, True))(parameters, state, samples)
     return made
 
 
-def ntk(rows: LogDerivatives) -> jax.Array:
+def sharded(rows: Derivatives) -> Any:
+    """Which of their arrays are."""
+    return rows.sharded if isinstance(rows, DerivativesInChunks) else True
+
+
+def ntk(rows: Derivatives) -> jax.Array:
     """The Gram matrix of all samples, without the means of its rows and columns, over the number of samples.
 
     Each device makes about half of the rows of its own samples, the others of which it gets from other devices. What
@@ -57,11 +83,11 @@ def ntk(rows: LogDerivatives) -> jax.Array:
     Returns:
         ``(Ns, C, Ns, C)``, sharded along its first axis.
     """
-    matrix = on_each_device(gram, (True, False))(rows, rows)
+    matrix = on_each_device(gram, (sharded(rows), False))(rows, rows)
     columns = matrix.mean(axis=0, keepdims=True)
     lines = matrix.mean(axis=2, keepdims=True)
     total = columns.mean(axis=2, keepdims=True)
-    return (matrix - columns - lines + total) / len(matrix)
+    return ((matrix - columns - lines + total) / len(matrix)).astype(dtype_of(rows))
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["rows", "diag_shift", "proj_reg"], meta_fields=[])
@@ -69,7 +95,7 @@ def ntk(rows: LogDerivatives) -> jax.Array:
 class ShiftedKernel:
     """The neural tangent kernel with what regularises it: a linear operator, written if someone asks for it."""
 
-    rows: LogDerivatives
+    rows: Derivatives
     diag_shift: Any
     """Added to the diagonal."""
     proj_reg: Any = None
@@ -91,7 +117,7 @@ class ShiftedKernel:
         Returns:
             ``(N,)``; NaN in all elements where it isn't positive definite in its precision.
         """
-        if jax.device_count() == 1:
+        if jax.device_count() == 1 and isinstance(self.rows, LogDerivatives):
             return jax.lax.platform_dependent(self, right, cpu=ShiftedKernel._in_rust, default=ShiftedKernel._dense)
         return self._dense(right)
 
@@ -101,8 +127,8 @@ class ShiftedKernel:
         return solve_positive(matrix.astype(dtype), right.astype(dtype))
 
     def _in_rust(self, right: jax.Array) -> jax.Array:
-        some, *_ = jax.tree.leaves((self.rows.factors, self.rows.rows, self.rows.pairs))
-        n_samples = len(some)
+        assert isinstance(self.rows, LogDerivatives)
+        n_samples = self.rows.n_samples
         # (P G P / Ns + λ) x = b. What is added to all elements changes the mean alone.
         solution = solve_gram(self.rows, n_samples * right.reshape(n_samples, -1), n_samples * self.diag_shift)
         return self._dense(right) if solution is None else solution.reshape(right.shape)
@@ -114,13 +140,14 @@ def shifted(matrix: jax.Array, diag_shift: Any, proj_reg: Any, n_samples: int) -
     return matrix if proj_reg is None else matrix + proj_reg / n_samples
 
 
-def dot(rows: LogDerivatives, vector: Sequence[jax.Array]) -> jax.Array:
+def dot(rows: Derivatives, vector: Sequence[jax.Array]) -> jax.Array:
     """O·v for a vector of parameters, ``(Ns, C)``, sharded as the samples are."""
-    result: jax.Array = on_each_device(LogDerivatives.dot, (True, False))(rows, vector)
+    result: jax.Array = on_each_device(type(rows).dot, (sharded(rows), False))(rows, vector)
     return result
 
 
-def adjoint_dot(rows: LogDerivatives, weights: jax.Array) -> list[jax.Array]:
+def adjoint_dot(rows: Derivatives, weights: jax.Array) -> list[jax.Array]:
     """O†·w for weights ``(Ns, C)`` of all samples."""
-    result: list[jax.Array] = on_each_device(LogDerivatives.adjoint_dot, (True, True), sums=jax.lax.psum)(rows, weights)
+    on_each = on_each_device(type(rows).adjoint_dot, (sharded(rows), True), sums=jax.lax.psum)
+    result: list[jax.Array] = on_each(rows, weights)
     return result

@@ -8,8 +8,6 @@ import jax
 
 from ferroket._compat.netket import JACOBIAN, PRODUCTS, STEP_METHOD, UPDATES, Replaceable, step_with
 from ferroket.natural_gradient import jacobian as jacobians
-from ferroket.natural_gradient import memory
-from ferroket.natural_gradient.memory import bytes_of_log_derivatives, excess_of
 from ferroket.natural_gradient.qgt import mat_vec
 from ferroket.natural_gradient.verification import unsupported_reason
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, update_by_qgt
@@ -51,33 +49,21 @@ def is_enabled() -> bool:
     return _is_enabled
 
 
-def plan(
-    log_psi: Any, parameters: Any, state: Any, samples: Any, mode: str = "complex", limit: int | None = None
-) -> Plan:
+def plan(log_psi: Any, parameters: Any, state: Any, samples: Any) -> Plan:
     """Whether factors make what is asked for, or NetKet.
 
-    NetKet does where a network doesn't treat each sample on its own, or isn't taken apart rightly; and where factors
-    and rows take more bytes than `limit`.
+    NetKet does where a network doesn't treat each sample on its own, or isn't taken apart rightly.
     """
-    arguments = log_psi, parameters, state, samples
-    reason = unsupported_reason(*arguments)
-    if reason is None and limit is not None:
-        reason = excess_of(bytes_of_log_derivatives(*arguments, mode), limit)
+    reason = unsupported_reason(log_psi, parameters, state, samples)
     return Plan("factors") if reason is None else Plan.netkets("update", reason)
 
 
 def _update(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
-    """An update of ours for such networks, and NetKet's for others.
-
-    NetKet's update on the fly keeps no derivatives, if it is told to work in chunks. So it is left to it where ours
-    would keep more than :mod:`~ferroket.natural_gradient.memory` allows.
-    """
+    """An update of ours for such networks, and NetKet's for others."""
 
     @wraps(ours)
     def update(log_psi: Any, local_energies: Any, parameters: Any, state: Any, samples: Any, **settings: Any) -> Any:
-        limit = memory.limit_of_update(settings.get("chunk_size")) if name == "srt_onthefly" else None
-        found = plan(log_psi, parameters, state, samples, settings["mode"], limit)
-        function = _NETKETS[name] if found.is_netkets else ours
+        function = _NETKETS[name] if plan(log_psi, parameters, state, samples).is_netkets else ours
         return function(log_psi, local_energies, parameters, state, samples, **settings)
 
     return update
@@ -91,8 +77,7 @@ def _products(name: str) -> Callable[..., Any]:
     def factory(forward_fn: Any, params: Any, model_state: Any, samples: Any, *more: Any, **settings: Any) -> Any:
         arguments = forward_fn, params, model_state, samples
         is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments[1:]))
-        limit = memory.PRODUCTS_IN_CHUNKS if name == "mat_vec_chunked_factory" else memory.UPDATE
-        function = netkets if is_traced or plan(*arguments, limit=limit).is_netkets else mat_vec
+        function = netkets if is_traced or plan(*arguments).is_netkets else mat_vec
         return function(*arguments, *more, **settings)
 
     return factory

@@ -13,9 +13,8 @@ from netket.optimizer import LinearOperator
 from netket.vqs import FullSumState
 
 from ferroket._compat.netket import log_psi_of
-from ferroket._compat.sharding import is_out_of_reach
 from ferroket.natural_gradient.dense import dense_tensor, layout_of
-from ferroket.natural_gradient.log_derivatives import LogDerivatives
+from ferroket.natural_gradient.gram import Derivatives
 from ferroket.natural_gradient.ntk import adjoint_dot, dot, log_derivatives_of
 from ferroket.natural_gradient.verification import unsupported_reason
 
@@ -29,8 +28,8 @@ class QGTFactors(LinearOperator):
     numbers, unless ln ψ is holomorphic.
     """
 
-    rows: LogDerivatives = None  # type: ignore[assignment]
-    """Of all samples, sharded."""
+    rows: Derivatives = None  # type: ignore[assignment]
+    """Of all samples, sharded; in chunks where they would take too much memory."""
     pdf: jax.Array | None = None
     """The weights of the samples, ``(Ns,)``; None for equal ones."""
     splits: bool = struct.field(pytree_node=False, default=False)  # type: ignore[no-untyped-call]
@@ -52,6 +51,10 @@ class QGTFactors(LinearOperator):
         if self.splits:
             result, _ = nkjax.tree_to_real(result)
         return result if unravel is None else ravel_pytree(result)[0]
+
+    def restored(self, vector: Any) -> Any:
+        """A vector that has real and imaginary parts of parameters apart, as a pytree of parameters."""
+        return self._forms()[1](vector)
 
     def _forms(self) -> tuple[Any, Callable[..., Any]]:
         """Zeros of the parameters with real and imaginary parts apart, and what puts these together."""
@@ -80,7 +83,7 @@ class QGTFactors(LinearOperator):
     @jax.jit
     def to_dense(self) -> jax.Array:
         """S as a matrix, of real and imaginary parts of complex parameters unless ln ψ is holomorphic."""
-        n_samples = len(jax.tree.leaves((self.rows.factors, self.rows.pairs, self.rows.rows))[0])
+        n_samples = self.rows.n_samples
         mass = jnp.full(n_samples, 1 / n_samples) if self.pdf is None else self.pdf
         matrix = dense_tensor(self.rows, mass, layout_of(self.rows, "complex"))
         return matrix + self.diag_shift * jnp.eye(len(matrix), dtype=matrix.dtype)
@@ -89,7 +92,7 @@ class QGTFactors(LinearOperator):
         return f"QGTFactors(diag_shift={self.diag_shift})"
 
 
-def product(rows: LogDerivatives, vector: Any, diag_shift: Any, pdf: jax.Array | None) -> Any:
+def product(rows: Derivatives, vector: Any, diag_shift: Any, pdf: jax.Array | None) -> Any:
     """``S·v + diag_shift·v`` for a pytree of parameters. The shift is a number, or a pytree of one for each leaf."""
     values = dot(rows, jax.tree.leaves(vector))
     if pdf is None:
@@ -127,7 +130,7 @@ def mat_vec(
     return jax.tree_util.Partial(_mat_vec, _rows(forward_fn, params, model_state, samples, chunk_size, False), pdf)
 
 
-def _mat_vec(rows: LogDerivatives, pdf: jax.Array | None, vector: Any, diag_shift: Any) -> Any:
+def _mat_vec(rows: Derivatives, pdf: jax.Array | None, vector: Any, diag_shift: Any) -> Any:
     return product(rows, vector, diag_shift, pdf)
 
 
@@ -150,13 +153,10 @@ def quantum_geometric_tensor(
         diag_scale: None.
 
     Raises:
-        RuntimeError: JAX is 0.7, and there are several devices.
         NotImplementedError: There is a ``diag_scale``: only NetKet's tensors of Jacobians have one.
         ValueError: The network mixes samples; or ``holomorphic=True``, and ln ψ isn't holomorphic, as far as can be
             read.
     """
-    if is_out_of_reach():
-        raise RuntimeError(f"JAX {jax.__version__} can't share this tensor among devices: install JAX 0.8 or newer")
     if diag_scale is not None:
         raise NotImplementedError("diag_scale needs a Jacobian: take nk.optimizer.qgt.QGTJacobianDense")
     settings = {"chunk_size": chunk_size, "holomorphic": holomorphic, "diag_shift": diag_shift}
@@ -183,7 +183,7 @@ def quantum_geometric_tensor(
 @partial(jax.jit, static_argnums=(0, 4, 5))
 def _rows(
     log_psi: Callable[..., Any], parameters: Any, state: Any, samples: jax.Array, chunk_size: int | None, splits: bool
-) -> LogDerivatives:
+) -> Derivatives:
     value = jax.eval_shape(log_psi, {"params": parameters, **state}, samples[:1])
     mode = "complex" if jnp.issubdtype(value.dtype, jnp.complexfloating) else "real"
     return log_derivatives_of(

@@ -8,6 +8,8 @@ import jax
 import netket as nk
 
 from ferroket.natural_gradient import solvers
+from ferroket.natural_gradient.gram import written_reason
+from ferroket.natural_gradient.log_derivatives import LogDerivatives
 from ferroket.natural_gradient.ntk import ShiftedKernel
 
 Solver = Callable[..., Any]
@@ -17,7 +19,7 @@ _NETKETS = {
     for name in ("cholesky", "cholesky_with_fallback", "pinv", "pinv_smooth", "solve", "svd", "LU")
     if hasattr(nk.optimizer.solver, name)
 }
-_OURS = (solvers.cholesky, solvers.cg)
+_OURS = (solvers.cholesky, solvers.cg, solvers.pinv_smooth)
 _COMPLEX = (*_NETKETS.values(), *_OURS)
 """Solvers that take complex Hermitian matrices."""
 
@@ -39,7 +41,7 @@ compile.
 def takes_complex(solver: Solver) -> bool:
     """Whether a solver is known to take complex Hermitian matrices. Those of users get real ones, as from NetKet."""
     function = getattr(solver, "func", solver)
-    if _with_fallback is not None and function is _with_fallback(*_OURS).func:
+    if _with_fallback is not None and function is _with_fallback(*_OURS[:2]).func:
         return all(map(takes_complex, solver.args))  # type: ignore[attr-defined]
     return _is_among(_COMPLEX, solver)
 
@@ -75,6 +77,19 @@ def replaced(solver: Solver, side: int) -> Solver:
 def takes_kernel(solver: Solver, side: int) -> bool:
     """Whether a system of so many unknowns is solved by a solver of ours, which asks a kernel for the solution."""
     return replaced(solver, side) is not solver or _is_among([solvers.cholesky], solver)
+
+
+def why_written(of_sample: LogDerivatives, n_samples: int, solver: Solver) -> str | None:
+    """Why one CPU writes the kernel of so many samples, as the end of a sentence; None if it doesn't.
+
+    Args:
+        of_sample: The log-derivatives of a sample, or their shapes.
+        n_samples: How many there are in all.
+        solver: What the driver has.
+    """
+    if not takes_kernel(solver, n_samples * of_sample.n_components):
+        return "the solver asks for it"
+    return written_reason(of_sample, n_samples)
 
 
 def in_words(solver: Solver, side: int) -> str:

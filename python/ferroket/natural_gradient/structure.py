@@ -3,9 +3,9 @@
 Where a parameter W meets a sample in a product y = x W, the derivative of ln ψ(σ_s) by W is the outer product
 x_s ⊗ δ_s, with δ = ∂ ln ψ/∂y. So a *tap*, a zero, is added to each such y; the derivatives by all taps are the δ, and
 no derivative by W is ever written down. This module finds these products: in ``dot_general`` and
-``conv_general_dilated``, behind transposes, reshapes and casts of W, and inside of ``pjit``, ``remat`` and ``scan``.
-Determinants of orbitals are such products, too, since to first order ln det A is tr A⁻¹ A. A
-parameter that is used in any other way is differentiated as it is, sample by sample.
+``conv_general_dilated``, behind transposes, reshapes and casts of W and products with constants, and inside of
+``pjit``, ``remat`` and ``scan``. Determinants of orbitals are such products, too, since to first order ln det A is
+tr A⁻¹ A. A parameter that is used in any other way is differentiated as it is, sample by sample.
 
 The network is read for one sample, and evaluated by :func:`jax.vmap` for many: that is how NetKet differentiates it
 (:func:`netket.jax.jacobian`), and samples can't mix.
@@ -26,12 +26,13 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from ferroket._compat.jax import inputs_of_scan
-from ferroket._compat.sharding import shape_of
+from ferroket._compat.sharding import evaluated_eagerly
 from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.equations import CALLS, MOVING, bind, called, opened
-from ferroket.ansatz.verification import UNSURE, are_traced, cached_answer
+from ferroket.ansatz.verification import UNSURE, are_traced, cached_answer, shapes_of
 from ferroket.ffi import log_determinants_p
 from ferroket.models.pairs import sum_over_pairs, sum_over_pairs_p
+from ferroket.natural_gradient.masks import NestedMask, taken_apart
 from ferroket.natural_gradient.pairs import with_sums_over_pairs
 from ferroket.natural_gradient.signs import is_real_up_to_signs
 
@@ -43,6 +44,12 @@ RESHAPING = (
     *("pvary", "pcast"),  # which say over which devices values vary
 )
 """Primitives that keep all elements of a parameter as they are."""
+
+FOLDED = "transpose", "reshape", "squeeze", "expand_dims", "convert_element_type", "broadcast_in_dim"
+"""Primitives by which a constant becomes what a parameter is multiplied with; here they give a constant, too."""
+
+SCALING = "mul", "div"
+"""Primitives that multiply them, if their other operand is a constant."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +64,20 @@ class View:
     loops: tuple[bool, ...] = ()
     """The loops that it is in, from the outermost: whether each of their steps has a part of the parameter of its
     own."""
+    scale: np.ndarray | None = None
+    """What its elements have been multiplied with, in the shape of the value."""
 
     def then(self, eqn: Any) -> "View":
         """What an equation makes of it."""
         settings = tuple(sorted(eqn.params.items()))
         value = eqn.primitive.bind(self.value, **eqn.params)
-        return replace(self, value=value, steps=(*self.steps, (eqn.primitive, settings, sum(self.loops))))
+        steps = (*self.steps, (eqn.primitive, settings, sum(self.loops)))
+        return replace(self, value=value, steps=steps, scale=None if self.scale is None else _known(eqn, [self.scale]))
+
+    def scaled(self, value: jax.Array, by: np.ndarray) -> "View":
+        """The same with each element multiplied with a constant."""
+        by = np.broadcast_to(by, value.shape)
+        return replace(self, value=value, scale=by if self.scale is None else self.scale * by)
 
     def inside(self, value: jax.Array, has_parts: bool) -> "View":
         """This view, or its part, in the body of a loop."""
@@ -98,6 +113,8 @@ class Product:
     """Whether y is ln det W[R], with the occupied modes R, and x its derivative: to first order the two are alike."""
     is_of_pairs: bool = False
     """Whether y is :func:`~ferroket.models.pairs.sum_over_pairs`, and x stands for the products of its pairs."""
+    mask: NestedMask | None = None
+    """Which elements of ``(I, O)`` there are; all by default. There is one part then."""
 
     @property
     def n_positions(self) -> int:
@@ -114,7 +131,7 @@ class Product:
     def layout(self) -> tuple[Any, ...]:
         """What two products have in common whose outer products may be added."""
         steps = tuple((primitive.name, str(settings), depth) for primitive, settings, depth in self.steps)
-        return self.leaf, steps, tuple(own for own in self.loops if own), self.order, self.shape, self.sizes
+        return self.leaf, steps, tuple(own for own in self.loops if own), self.order, self.shape, self.sizes, self.mask
 
     def group(self, array: jax.Array, n_batch: int) -> jax.Array:
         """``(batch…, loops…, B, P, ·)`` → ``(batch…, B, P, ·)``: loops join the parts or the positions."""
@@ -141,7 +158,8 @@ class Product:
             parameter = step(parameter)
         n_own = sum(self.loops)
         parameter = parameter.transpose(*range(n_own), *(n_own + axis for axis in self.order))
-        return parameter.reshape(self.n_parts, *self.sizes[1:])
+        parameter = parameter.reshape(self.n_parts, *self.sizes[1:])
+        return parameter if self.mask is None else parameter * self.mask.array.astype(parameter.dtype)
 
 
 @dataclass
@@ -157,6 +175,8 @@ class Taps:
     """The parameters that are used in other ways, with the primitives that use them."""
     reals: dict[int, tuple[jax.Array, jax.Array]] = field(default_factory=dict)
     """Complex values that were real, by their identity, with what they were."""
+    zeros: dict[int, jax.Array] = field(default_factory=dict)
+    """Arrays of zeros, by their identity."""
 
     def note_real(self, eqn: Any, inputs: Sequence[Any], result: Any) -> None:
         """Notes the real values that an equation makes complex, or puts elsewhere."""
@@ -201,7 +221,7 @@ class Taps:
         if len(views) != 1 or math.prod(product.y.shape) != n_out or product.loops or views[0].loops or product.bias:
             return False
         shape = views[0].value.shape
-        if shape != product.y.shape:
+        if shape != product.y.shape or product.mask is not None or views[0].scale is not None:
             return False
         axes = tuple(range(len(shape)))
         bias = Product(views[0].leaf, views[0].steps, (), axes, shape, (1, 1, n_out), product.y, product.from_y)
@@ -241,11 +261,15 @@ def evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], taps: Tap
                 results = _with_parameters(eqn, inputs, taps)
                 if eqn.primitive.name == "dot_general" and len(taps.products) > n_before and used[eqn.outvars[0]] == 1:
                     products[eqn.outvars[0]] = n_before
+        elif eqn.primitive.name in FOLDED and _is_constant(inputs[0]) and not _fills(eqn, inputs):
+            results = [_known(eqn, inputs)]
         elif eqn.primitive.name in CALLS and taps.has_real(inputs):
             results = evaluate(*called(eqn), inputs, taps)
         else:
             results = bind(eqn, inputs)
             taps.note_real(eqn, inputs, results[0] if results else None)
+            if _fills(eqn, inputs) and _is_constant(inputs[0]) and not np.asarray(inputs[0]).any():
+                taps.zeros[id(results[0])] = results[0]
         values.update(zip(eqn.outvars, results, strict=True))
     return [v.val if isinstance(v, Literal) else values[v] for v in jaxpr.outvars]
 
@@ -261,14 +285,63 @@ def _with_parameters(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
         return evaluate(*called(eqn), inputs, taps) if sums is None else [sums]
     if name == "scan":
         return _scan(eqn, inputs, taps)
+    scaled = _scaled(eqn, inputs) if name in SCALING else _selected(eqn, inputs, taps) if name == "select_n" else None
+    if scaled is not None:
+        return [scaled]
     product = _maker(eqn, inputs, views)
-    if product is not None:
-        return [product(eqn, inputs, taps)]
+    result = None if product is None else product(eqn, inputs, taps)
+    if result is not None:
+        return [result]
     return bind(eqn, [taps.as_it_is(value, name) for value in inputs])
 
 
-def _maker(eqn: Any, inputs: list[Any], views: list[View]) -> Callable[[Any, list[Any], Taps], jax.Array] | None:
-    """What makes products of an equation, if it is one of parameters with what depends on the sample."""
+def _is_constant(value: Any) -> bool:
+    """Whether its numbers are known; JAX has several types for them."""
+    return not isinstance(value, View | jax.core.Tracer)
+
+
+def _known(eqn: Any, inputs: Sequence[Any]) -> np.ndarray:
+    """What an equation makes of constants."""
+    with evaluated_eagerly():
+        return np.asarray(eqn.primitive.bind(*map(jnp.asarray, inputs), **eqn.params))
+
+
+def _fills(eqn: Any, inputs: Sequence[Any]) -> bool:
+    """Whether an equation fills an array with one number: as a constant it would take memory."""
+    return eqn.primitive.name == "broadcast_in_dim" and np.ndim(inputs[0]) == 0
+
+
+def _selected(eqn: Any, inputs: list[Any], taps: Taps) -> View | None:
+    """A parameter of which some elements are replaced by zeros."""
+    mask, *cases = inputs
+    place = next((place for place, case in enumerate(cases) if isinstance(case, View)), None)
+    if place is None or len(cases) != 2 or not _is_constant(mask) or id(cases[1 - place]) not in taps.zeros:  # noqa: PLR2004
+        return None
+    view = cases[place]
+    operands = [case.value if isinstance(case, View) else case for case in cases]
+    value = eqn.primitive.bind(mask, *operands, **eqn.params)
+    return view.scaled(value, (np.asarray(mask) == bool(place)).astype(view.value.real.dtype))
+
+
+def _scaled(eqn: Any, inputs: list[Any]) -> View | None:
+    """A parameter whose elements an equation multiplies with real constants, or divides by them."""
+    which = 0 if isinstance(inputs[0], View) else 1
+    view, by = inputs[which], inputs[1 - which]
+    if not _is_constant(by) or (which == 1 and eqn.primitive.name == "div"):
+        return None
+    aval, known = eqn.outvars[0].aval, np.asarray(by)
+    if aval.shape != view.value.shape or not jnp.issubdtype(known.dtype, jnp.inexact) or known.imag.any():
+        return None
+    operands = [view.value, by] if which == 0 else [by, view.value]
+    value = eqn.primitive.bind(*operands, **eqn.params)
+    return view.scaled(value, 1 / known.real if eqn.primitive.name == "div" else known.real)
+
+
+def _maker(eqn: Any, inputs: list[Any], views: list[View]) -> Callable[[Any, list[Any], Taps], jax.Array | None] | None:
+    """What makes products of an equation, if it is one of parameters with what depends on the sample.
+
+    It gives None where it isn't one for what the parameters have been multiplied with.
+    """
     name = eqn.primitive.name
     if eqn.primitive is log_determinants_p:
         return None if eqn.params["rows"] else _determinants
@@ -286,15 +359,31 @@ def _is_reshape(eqn: Any) -> bool:
 
 def _product_of(
     view: View, order: tuple[int, ...], sizes: tuple[int, ...], y: Any, from_y: Callable[[jax.Array], jax.Array]
-) -> Product:
-    """The product of a parameter, whose axes are B, I and O in this order, with something that gives y."""
+) -> tuple[Product, np.ndarray | None] | None:
+    """The product of a parameter, whose axes are B, I and O in this order, with something that gives y.
+
+    Returns:
+        It, and what its x is multiplied with, ``(B, 1, I)``. None if no x and no mask stand for the constants that the
+        parameter has been multiplied with.
+    """
     shape = tuple(view.value.shape[axis] for axis in order)
     parts, n_in, n_out = sizes
     result = jax.ShapeDtypeStruct(y.shape, y.dtype)
-    return Product(view.leaf, view.steps, view.loops, order, shape, (parts, n_in, n_out), result, from_y)
+    product = Product(view.leaf, view.steps, view.loops, order, shape, (parts, n_in, n_out), result, from_y)
+    if view.scale is None:
+        return product, None
+    found = taken_apart(view.scale.transpose(order).reshape(sizes)) if view.value.size else None
+    if found is None or (found[1] is not None and view.loops):
+        return None
+    scale, mask = found
+    return replace(product, mask=mask), None if (scale == 1).all() else scale
 
 
-def _dot(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array:
+def _times(x: jax.Array, scale: np.ndarray | None) -> jax.Array:
+    return x if scale is None else x * scale
+
+
+def _dot(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array | None:
     (contracted, batch) = eqn.params["dimension_numbers"]
     which = 0 if isinstance(inputs[0], View) else 1
     view, x = inputs[which], jnp.asarray(inputs[1 - which])
@@ -313,14 +402,17 @@ def _dot(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array:
             return y.reshape(sizes[0], sizes[2], n_positions).swapaxes(1, 2)
         return y.reshape(sizes[0], n_positions, sizes[2])
 
-    product = _product_of(view, order, sizes, aval, from_y)
+    found = _product_of(view, order, sizes, aval, from_y)
+    if found is None:
+        return None
+    product, scale = found
     operands = [x, x]
     operands[which] = jax.lax.stop_gradient(view.value)
     y = eqn.primitive.bind(*operands, **eqn.params)
     operand = (
         taps.real_of(inputs[1 - which]).transpose(parts_x + outer_x + inner_x).reshape(sizes[0], n_positions, sizes[1])
     )
-    return taps.add(product, jax.lax.stop_gradient(operand), y)
+    return taps.add(product, jax.lax.stop_gradient(_times(operand, scale)), y)
 
 
 def _determinants(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array:
@@ -331,9 +423,10 @@ def _determinants(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array:
     for view, of_sector in zip(inputs[1:], derivatives, strict=True):
         if isinstance(view, View) and view.value.size:
             parts, n_in = len(view.value), math.prod(view.value.shape[1:])
-            product = _product_of(view, (0, 1, 2), (parts, n_in, 1), aval, lambda y: y.T[..., None])
-            operand = of_sector.swapaxes(0, 1).reshape(parts, -1, n_in)
-            y = taps.add(replace(product, is_determinant=True), operand, y)
+            found = _product_of(view, (0, 1, 2), (parts, n_in, 1), aval, lambda y: y.T[..., None])
+            assert found is not None  # of one output
+            operand = _times(of_sector.swapaxes(0, 1).reshape(parts, -1, n_in), found[1])
+            y = taps.add(replace(found[0], is_determinant=True), operand, y)
         elif isinstance(view, View):
             taps.as_it_is(view, eqn.primitive.name)
     return y
@@ -343,19 +436,20 @@ def _sum_over_pairs(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array | None
     """The sum over the pairs of a sample's numbers, if it is one of a parameter as it is."""
     x, view = inputs
     is_one = not isinstance(x, View) and x.size == x.shape[-1] and not jnp.iscomplexobj(x)
-    if not is_one or not isinstance(view, View) or view.steps or view.loops:
+    if not is_one or not isinstance(view, View) or view.steps or view.loops or view.scale is not None:
         return None
     y = sum_over_pairs(x, jax.lax.stop_gradient(view.value))
-    product = _product_of(view, (0,), (1, view.value.size, 1), eqn.outvars[0].aval, lambda y: y.reshape(1, 1, 1))
+    found = _product_of(view, (0,), (1, view.value.size, 1), eqn.outvars[0].aval, lambda y: y.reshape(1, 1, 1))
+    assert found is not None  # without a scale
     operand = jax.lax.stop_gradient(jnp.asarray(x)).reshape(1, 1, -1)
-    return taps.add(replace(product, is_of_pairs=True), operand, y)
+    return taps.add(replace(found[0], is_of_pairs=True), operand, y)
 
 
 def _is_plain(eqn: Any) -> bool:
     return eqn.params["feature_group_count"] == 1 and eqn.params["batch_group_count"] == 1
 
 
-def _convolution(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array:
+def _convolution(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array | None:
     """A convolution is a product with the patches that the kernel covers."""
     x, view = jnp.asarray(inputs[0]), inputs[1]
     settings = eqn.params
@@ -371,11 +465,14 @@ def _convolution(eqn: Any, inputs: list[Any], taps: Taps) -> jax.Array:
     def from_y(y: jax.Array) -> jax.Array:
         return y.transpose(y_spec[0], *y_spec[2:], y_spec[1]).reshape(1, n_positions, n_out)
 
-    product = _product_of(view, order, (1, math.prod(window) * n_in, n_out), aval, from_y)
+    found = _product_of(view, order, (1, math.prod(window) * n_in, n_out), aval, from_y)
+    if found is None:
+        return None
+    product, scale = found
     y = eqn.primitive.bind(x, jax.lax.stop_gradient(view.value), **settings)
     data = taps.real_of(inputs[0]).transpose(numbers.lhs_spec[0], *numbers.lhs_spec[2:], numbers.lhs_spec[1])
     patches = _patches(data, window, settings).reshape(1, n_positions, math.prod(window) * n_in)
-    return taps.add(product, jax.lax.stop_gradient(patches), y)
+    return taps.add(product, jax.lax.stop_gradient(_times(patches, scale)), y)
 
 
 def _patches(x: jax.Array, window: tuple[int, ...], settings: dict[str, Any]) -> jax.Array:
@@ -400,6 +497,10 @@ def _patches(x: jax.Array, window: tuple[int, ...], settings: dict[str, Any]) ->
     return jnp.take(flat, index, axis=1)
 
 
+def _is_unscaled(value: Any) -> bool:
+    return not isinstance(value, View) or value.scale is None
+
+
 def _scan(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
     """A loop: a parameter that all its steps use has their positions together, one of parts has a part for each."""
     settings = eqn.params
@@ -408,6 +509,7 @@ def _scan(eqn: Any, inputs: list[Any], taps: Taps) -> Sequence[Any]:
     consts = inputs[:n_consts]
     carry = [taps.as_it_is(value, "scan") for value in inputs[n_consts : n_consts + n_carry]]
     parts = inputs[n_consts + n_carry :]
+    parts = [value if _is_unscaled(value) else taps.as_it_is(value, "scan") for value in parts]
     values = [value.value if isinstance(value, View) else value for value in parts]
     body, body_consts = opened(settings["jaxpr"])
 
@@ -498,7 +600,7 @@ def read(
     Raises:
         ValueError: There are no parameters.
     """
-    variables, like = jax.tree.map(lambda a: shape_of(a, a), ((parameters, state), x))
+    variables, like = shapes_of(((parameters, state), x))
     made: list[Network] = []
 
     def answer() -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ferroket._compat.sharding import device, exchanged, varying_as
+from ferroket._compat.sharding import device, exchanged
 
 _LENGTH = {"cpu": 128}
 """How many samples a tile has on each side, at most. On a CPU it stays in the cache."""
@@ -19,20 +19,23 @@ _LENGTH_IN_RUST = 96
 """The same in Rust: whole panels of any vector instructions, and many enough for many threads."""
 
 
-def hermitian(function: Callable[[Any, Any], jax.Array], rows: Any, columns: Any) -> jax.Array:
+def hermitian(
+    function: Callable[[Any, Any], jax.Array], rows: Any, columns: Any, length: int | None = None
+) -> jax.Array:
     """The rows of a device's samples in a Hermitian matrix.
 
     Args:
         function: From some rows and some columns to their elements ``(n, C, n', C)``.
         rows: A pytree of arrays ``(n, ...)``, for the samples of one of R devices.
         columns: The same of all samples, those of the first device first.
+        length: How many samples a tile has on each side, at most.
 
     Returns:
         ``(n, C, R·n, C)``.
     """
     n_rows, n_columns = (len(jax.tree.leaves(side)[0]) for side in (rows, columns))
     n_devices = n_columns // n_rows
-    length = length_of(n_rows)
+    length = length_of(n_rows) if length is None else min(n_rows, length)
     n_tiles = -(-n_rows // length)
 
     def compute(top: Any, left: Any) -> jax.Array:
@@ -58,8 +61,7 @@ def hermitian(function: Callable[[Any, Any], jax.Array], rows: Any, columns: Any
         return jax.lax.dynamic_update_slice(matrix, compute(top, left), (top, 0, left, 0)), None
 
     shape = jax.eval_shape(compute, 0, 0)
-    zeros = jnp.zeros((n_rows, shape.shape[1], n_columns, shape.shape[3]), shape.dtype)
-    matrix = varying_as(zeros, jax.tree.leaves(rows)[0])
+    matrix = jnp.zeros((n_rows, shape.shape[1], n_columns, shape.shape[3]), shape.dtype)
     if n_devices == 1:
         places = [(row, column) for row in range(n_tiles) for column in range(row + 1)]
         return jax.lax.scan(put_both, matrix, jnp.asarray(places))[0]

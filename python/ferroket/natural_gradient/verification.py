@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ferroket._compat.sharding import is_out_of_reach, on_each_device, replicated
+from ferroket._compat.sharding import on_each_device, replicated
 from ferroket.ansatz.verification import (
     N_CONFIGURATIONS,
     SPREADS,
@@ -67,8 +67,6 @@ def unsupported_reason(log_psi: Callable[..., Any], parameters: Any, state: Any,
     Raises:
         ValueError: There are no parameters.
     """
-    if is_out_of_reach():
-        return f"JAX {jax.__version__} can't share our update among devices: install JAX 0.8 or newer"
     if mixes_samples(log_psi, parameters, state, samples):
         return "the network mixes samples: its value for one depends on the others, and only NetKet's update takes that"
     subject = log_psi, samples.shape[1:], str(samples.dtype)

@@ -10,9 +10,11 @@ import netket.jax as nkjax
 from jax.flatten_util import ravel_pytree
 
 from ferroket.natural_gradient.dense import dense_tensor, layout_of, weighted_sum
+from ferroket.natural_gradient.gram import Derivatives
 from ferroket.natural_gradient.log_derivatives import LogDerivatives
+from ferroket.natural_gradient.memory import bytes_of_kernel, bytes_of_tensor
 from ferroket.natural_gradient.ntk import ShiftedKernel, adjoint_dot, dot, log_derivatives_of, shifted
-from ferroket.natural_gradient.solve import solve, splits_reason
+from ferroket.natural_gradient.solve import solve, splits_reason, why_written
 
 Solver = Callable[..., Any]
 
@@ -61,10 +63,13 @@ def update_by_ntk(
     if weights is not None:
         raise NotImplementedError("Weighted samples are not supported by the neural tangent kernel.")
     is_holomorphic = None if splits_reason(solver_fn, proj_reg) is None else False
-    rows = log_derivatives_of(
-        log_psi, parameters, model_state, samples, mode=mode, chunk_size=chunk_size, is_holomorphic=is_holomorphic
-    )
+    settings: dict[str, Any] = {"mode": mode, "chunk_size": chunk_size, "is_holomorphic": is_holomorphic}
     n_samples = len(samples)
+
+    def beside(of_sample: LogDerivatives) -> int:
+        return bytes_of_kernel(of_sample, n_samples, why_written(of_sample, n_samples, solver_fn) is not None)
+
+    rows = log_derivatives_of(log_psi, parameters, model_state, samples, **settings, beside=beside)
     local_energies = local_energies.reshape(-1)
     right = _components(2 * (local_energies - local_energies.mean()) / jnp.sqrt(n_samples), rows, mode)
     treedef = jax.tree.structure(parameters)
@@ -160,9 +165,8 @@ def update_by_qgt(
     if proj_reg is not None:
         raise ValueError("proj_reg not implemented for SR")
     is_holomorphic = None if splits_reason(solver_fn, None) is None else False
-    rows = log_derivatives_of(
-        log_psi, parameters, model_state, samples, mode=mode, chunk_size=chunk_size, is_holomorphic=is_holomorphic
-    )
+    settings: dict[str, Any] = {"mode": mode, "chunk_size": chunk_size, "is_holomorphic": is_holomorphic}
+    rows = log_derivatives_of(log_psi, parameters, model_state, samples, **settings, beside=bytes_of_tensor)
     mass = jnp.full(len(samples), 1 / len(samples)) if weights is None else weights / weights.sum()
     layout = layout_of(rows, mode)
     matrix = dense_tensor(rows, mass, layout)
@@ -185,7 +189,7 @@ def update_by_qgt(
     return updates, (old_updates if momentum is None else solution), info
 
 
-def _components(values: jax.Array, rows: LogDerivatives, mode: str) -> jax.Array:
+def _components(values: jax.Array, rows: Derivatives, mode: str) -> jax.Array:
     """Local energies as ``(Ns, C)``: what belongs to each row of a sample."""
     if mode == "real" or rows.network.is_real:
         return values.real[:, None]

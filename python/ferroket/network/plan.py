@@ -40,7 +40,9 @@ class Plan:
     solver: str = ""
     """What solves it, and how the devices share that."""
     memory: int | None = None
-    """How many bytes the factors and rows of each device's samples take."""
+    """How many bytes the factors and rows take that each device holds at once."""
+    memory_of_matrix: int | None = None
+    """How many bytes it holds of the matrix of an update's linear system, and for its solution."""
 
     family = renamed_attribute("family", "ansatz")
 
@@ -82,6 +84,10 @@ class Plan:
         lines += [f"configurations at once: {self.chunk_size}"] if self.chunk_size is not None else []
         if self.memory is not None:
             lines.append(f"memory of factors and rows on each device: {self.memory / 2**20:.3g} MiB")
+        if self.memory_of_matrix is not None:
+            lines.append(
+                f"memory of the matrix and its solution on each device: {self.memory_of_matrix / 2**20:.3g} MiB"
+            )
         if self.first_layer is not None:
             lines.append(f"its first layer, {self.first_layer} sums over the sites, is updated and not computed")
         lines += [self.rest] if self.rest else []

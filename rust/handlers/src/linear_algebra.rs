@@ -17,7 +17,8 @@ handler! {
 handler! {
     /// Arguments `device ()` of int32, the place of the device that has the rows among those that have columns, and of each
     /// term those of its kind: of `factors` `x` of samples with rows and with columns, `(n, B, P, I)` and `(N, B, P, I)`, and
-    /// `delta` of both, `(n, C, B, P, O)` and `(N, C, B, P, O)`; of `rows` those of both, `(n, C, K)` and `(N, C, K)`, and a
+    /// `delta` of both, `(n, C, B, P, O)` and `(N, C, B, P, O)`; of `nested` the same without positions, where a part has the x of
+    /// all parts before it, too; of `rows` those of both, `(n, C, K)` and `(N, C, K)`, and a
     /// `mean (C, K)` that is subtracted from them. All are real or complex floats of the result's precision. Attributes
     /// `terms`, the kinds of all, one after the other, and `side`, how many samples a tile has. Result `matrix (n, C, N, C)`,
     /// real or complex floats; see [`write_gram`] for which part of it is written.
@@ -171,7 +172,15 @@ where
                 if [parts, positions] != [of_delta, at_delta] {
                     return Err(Error::invalid("x and delta have other parts or positions".to_owned()));
                 }
-                Term::Factors { x, delta, parts, positions }
+                Term::Factors { x, delta, parts, positions, is_nested: false }
+            }
+            "nested" => {
+                let (x, [parts, _]) = sides::<T, 2>(args, "x", &[], shape)?;
+                let (delta, [of_delta, _]) = sides::<T, 2>(args, "delta", &[shape.components], shape)?;
+                if parts != of_delta {
+                    return Err(Error::invalid("x and delta have other parts".to_owned()));
+                }
+                Term::Factors { x, delta, parts, positions: 1, is_nested: true }
             }
             "rows" => {
                 let (numbers, [len]) = sides::<T, 1>(args, "rows", &[shape.components], shape)?;
@@ -183,7 +192,7 @@ where
                 }
                 Term::Rows { numbers, mean }
             }
-            _ => return Err(Error::invalid(format!("there is no term '{kind}', but 'factors' and 'rows'"))),
+            _ => return Err(Error::invalid(format!("there is no term '{kind}', but 'factors', 'nested' and 'rows'"))),
         });
     }
     Ok(terms)
@@ -354,7 +363,7 @@ mod tests {
         }
         let message = |components, terms| solved(POOLS[0], components, terms).0.expect_err("bad").message;
         assert_eq!(message(3, "rows"), "3 rows of each sample, but there must be one, or two of real numbers");
-        assert_eq!(message(1, "columns"), "there is no term 'columns', but 'factors' and 'rows'");
+        assert_eq!(message(1, "columns"), "there is no term 'columns', but 'factors', 'nested' and 'rows'");
     }
 
     #[test]
@@ -362,7 +371,7 @@ mod tests {
         let message =
             |components, terms, device| gram_of(POOLS[0], components, terms, device).0.expect_err("bad").message;
         assert_eq!(message(3, "factors rows", 0), "3 rows of each sample, but there must be one or two");
-        assert_eq!(message(1, "factors columns", 0), "there is no term 'columns', but 'factors' and 'rows'");
+        assert_eq!(message(1, "factors columns", 0), "there is no term 'columns', but 'factors', 'nested' and 'rows'");
         assert_eq!(message(1, "factors rows", 1), "the device has no rows among the columns");
     }
 }

@@ -20,9 +20,8 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from ferroket import _lib
+from ferroket import _lib, limits
 from ferroket.distributed import affinity
-from ferroket.distributed.doctor import limits
 from ferroket.distributed.info import is_initialized
 from ferroket.distributed.library import find_mpirun, search_prefixes
 from ferroket.distributed.node import this_node
@@ -255,7 +254,7 @@ def _version(name: str) -> str | None:
 
 
 def _lowest_versions() -> dict[str, str]:
-    """The bounds of ferroket's own requirements, ``jax>=0.7``."""
+    """The bounds of ferroket's own requirements, ``jax>=0.8``."""
     requirements = metadata.requires("ferroket") or []
     found = (re.match(r"([\w.-]+)\s*>=\s*([\d.]+)\s*$", text) for text in requirements)
     return {match[1]: match[2] for match in found if match}

@@ -174,18 +174,19 @@ mod tests {
         x: &[Complex<f64>],
         delta: &[Complex<f64>],
         [samples, components, parts, positions]: [usize; 4],
+        is_nested: bool,
     ) -> Vec<Complex<f64>> {
         let [inputs, outputs] =
             [x.len() / (samples * parts * positions), delta.len() / (samples * components * parts * positions)];
         let mut rows = Vec::new();
         for row in 0..samples * components {
             for part in 0..parts {
-                for i in 0..inputs {
+                let of_x = if is_nested { 0..part + 1 } else { part..part + 1 };
+                for (of_x, i) in of_x.flat_map(|of_x| (0..inputs).map(move |i| (of_x, i))) {
                     for o in 0..outputs {
                         let product = |position| {
-                            let place = part * positions + position;
-                            x[(row / components * parts * positions + place) * inputs + i]
-                                * delta[(row * parts * positions + place) * outputs + o]
+                            x[((row / components * parts + of_x) * positions + position) * inputs + i]
+                                * delta[((row * parts + part) * positions + position) * outputs + o]
                         };
                         rows.push((0..positions).map(product).sum());
                     }
@@ -200,10 +201,11 @@ mod tests {
 
         #[test]
         fn products_of_rows(
-            samples in 1_usize..90, devices in 1_usize..4, components in 1_usize..3, parts in 1_usize..3, positions in 1_usize..3,
+            samples in 1_usize..90, devices in 1_usize..4, components in 1_usize..3, parts in 1_usize..4, positions in 1_usize..3,
             side in 12_usize..100, sizes in [0_usize..4, 0_usize..4, 0_usize..600], are_complex: [bool; 3], is_complex: bool, seed in 0_usize..99,
         ) {
             let is_complex = is_complex && components == 1;
+            let is_nested = positions == 1 && seed % 2 == 0;
             let all = samples * devices;
             let places = parts * positions;
             let x = numbers(seed, all * places * sizes[0], are_complex[0]);
@@ -211,7 +213,7 @@ mod tests {
             let rows = numbers(seed + 2, all * components * sizes[2], are_complex[2]);
             let mean = numbers(seed + 3, components * sizes[2], are_complex[2]);
             let own = written(
-                &complex(&x, are_complex[0]), &complex(&delta, are_complex[1]), [all, components, parts, positions],
+                &complex(&x, are_complex[0]), &complex(&delta, are_complex[1]), [all, components, parts, positions], is_nested,
             );
             let centred: Vec<_> = complex(&rows, are_complex[2]).iter().zip(complex(&mean, are_complex[2]).iter().cycle()).map(|(a, b)| a - b).collect();
             let expected = |row: usize, column: usize| -> Complex<f64> {
@@ -231,7 +233,7 @@ mod tests {
                     Sides { rows: &numbers[device * len..][..len], columns: numbers, is_complex }
                 };
                 let terms = [
-                    Term::Factors { x: sides(&x, are_complex[0]), delta: sides(&delta, are_complex[1]), parts, positions },
+                    Term::Factors { x: sides(&x, are_complex[0]), delta: sides(&delta, are_complex[1]), parts, positions, is_nested },
                     Term::Rows { numbers: sides(&rows, are_complex[2]), mean: &mean },
                 ];
                 let height = samples * components;

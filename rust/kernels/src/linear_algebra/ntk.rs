@@ -289,7 +289,7 @@ mod tests {
             let right = numbers(seed + 4, samples * components * planes);
             let sides = |numbers, is_complex| Sides { rows: numbers, columns: numbers, is_complex };
             let terms = [
-                Term::Factors { x: sides(&x, false), delta: sides(&delta, is_complex), parts: 1, positions: 1 },
+                Term::Factors { x: sides(&x, false), delta: sides(&delta, is_complex), parts: 1, positions: 1, is_nested: false },
                 Term::Rows { numbers: sides(&rows, is_complex), mean: &mean },
             ];
             let height = samples * components;
@@ -336,7 +336,7 @@ mod tests {
     fn what_has_no_solution() {
         let x = [1.0, f64::NAN, 0.5];
         let sides = |numbers| Sides { rows: numbers, columns: numbers, is_complex: false };
-        let term = Term::Factors { x: sides(&x), delta: sides(&x), parts: 1, positions: 1 };
+        let term = Term::Factors { x: sides(&x), delta: sides(&x), parts: 1, positions: 1, is_nested: false };
         let rows = Rows { samples: 3, components: 1, is_complex: false };
         let mut right = [1.0, 2.0, 3.0];
         assert_eq!(solve_gram(&[term], rows, 1.0, &mut right, &Order::Forward), Ok(false));

@@ -36,7 +36,7 @@ pub(super) trait Target<T: Real> {
 struct Room<T: Real, S: Simd, const V: usize, const M: usize, const C: usize, const W: usize> {
     /// Of each row of a sample `W` planes: those of the rows of the other one, or of complex numbers.
     sums: [[Vec<Block<T, S, V, M>>; W]; C],
-    /// Products of x, and of δ, of one pair of positions: real parts and imaginary ones.
+    /// Products of x, and of δ, of one pair of positions, x of nested parts up to one: real parts and imaginary ones.
     of_x: [Vec<Block<T, S, V, M>>; 2],
     of_delta: [Vec<Block<T, S, V, M>>; 2],
 }
@@ -84,17 +84,17 @@ impl<T: Real, S: Simd, const V: usize, const M: usize, const C: usize, const W: 
                     }
                 }
             }
-            Summand::Factors { x, delta, parts, positions } => {
+            Summand::Factors { x, delta, parts, positions, is_nested } => {
                 let places = parts * positions;
                 for pair in 0..places * positions {
                     let (of_row, column) = (pair / positions, pair % positions);
                     let of_column = of_row / positions * positions + column;
                     let sets = [of_row, of_column];
-                    x.write_products::<S, V, M>(simd, place, sets, blocks, &mut self.of_x);
+                    x.put_products::<S, V, M>(simd, place, sets, blocks, *is_nested && pair > 0, &mut self.of_x);
                     for component in 0..C {
                         for other in 0..C {
                             let sets = [component * places + of_row, other * places + of_column];
-                            delta.write_products::<S, V, M>(simd, place, sets, blocks, &mut self.of_delta);
+                            delta.put_products::<S, V, M>(simd, place, sets, blocks, false, &mut self.of_delta);
                             let imaginary = [x.turned.is_some(), delta.turned.is_some()];
                             self.combine(simd, range.clone(), [component, other], imaginary);
                         }

@@ -37,6 +37,8 @@ pub enum Term<'a, T> {
         parts: usize,
         /// How many positions each has.
         positions: usize,
+        /// Whether a part has the x of all parts before it, too. There is one position then.
+        is_nested: bool,
     },
     /// Rows that are written down.
     Rows {
@@ -124,7 +126,7 @@ pub(super) struct Cut<'a, T> {
 /// What is summed up at once: all of a term, or a part of its rows.
 #[derive(Clone, Copy)]
 pub(super) enum Piece<'a, T> {
-    Factors { x: Cut<'a, T>, delta: Cut<'a, T>, parts: usize, positions: usize },
+    Factors { x: Cut<'a, T>, delta: Cut<'a, T>, parts: usize, positions: usize, is_nested: bool },
     Rows(Cut<'a, T>),
 }
 
@@ -135,14 +137,15 @@ pub(super) fn stages<'a, T: Real>(terms: &[Term<'a, T>], shape: Shape) -> Vec<Ve
         match *term {
             // Nothing is summed up then.
             Term::Factors { x, delta, .. } if x.columns.is_empty() || delta.columns.is_empty() => {}
-            Term::Factors { x, delta, parts, positions } => {
+            Term::Factors { x, delta, parts, positions, is_nested } => {
+                assert!(positions == 1 || !is_nested);
                 let places = parts * positions;
                 let cut = |sides: Sides<'a, T>, components: usize| {
                     let of_place = sides.columns.len() / (shape.columns * components * places);
                     Cut { sides, components, places, of_place, first: 0, len: of_place, mean: None }
                 };
                 let (x, delta) = (cut(x, 1), cut(delta, shape.components));
-                pieces.push((x.depth() + delta.depth(), Piece::Factors { x, delta, parts, positions }));
+                pieces.push((x.depth() + delta.depth(), Piece::Factors { x, delta, parts, positions, is_nested }));
             }
             Term::Rows { numbers: sides, mean } => {
                 let (components, of_place) = (shape.components, mean.len() / shape.components);
@@ -264,20 +267,27 @@ pub(super) struct Packed<T> {
 }
 
 impl<T: Real> Packed<T> {
-    /// Writes the products of some blocks: real parts, and imaginary ones if there are any.
+    /// Writes the products of some blocks, or adds them: real parts, and imaginary ones if there are any.
     #[inline(always)]
-    pub(super) fn write_products<S: Simd, const V: usize, const M: usize>(
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn put_products<S: Simd, const V: usize, const M: usize>(
         &self,
         simd: S,
         place: Place,
         sets: [usize; 2],
         blocks: usize,
+        adds: bool,
         [real, imaginary]: &mut [Vec<Block<T, S, V, M>>; 2],
     ) {
-        real.fill([[T::splat(simd, T::default()); V]; M]);
+        let zero = [[T::splat(simd, T::default()); V]; M];
+        if !adds {
+            real.fill(zero);
+        }
         self.add_products::<S, V, M>(simd, &self.singles, place, sets, &mut real[..blocks]);
         if let Some(turned) = &self.turned {
-            imaginary.fill([[T::splat(simd, T::default()); V]; M]);
+            if !adds {
+                imaginary.fill(zero);
+            }
             self.add_products::<S, V, M>(simd, turned, place, sets, &mut imaginary[..blocks]);
         }
     }
@@ -317,17 +327,17 @@ pub(super) struct Place {
 
 /// A term in panels.
 pub(super) enum Summand<T> {
-    Factors { x: Packed<T>, delta: Packed<T>, parts: usize, positions: usize },
+    Factors { x: Packed<T>, delta: Packed<T>, parts: usize, positions: usize, is_nested: bool },
     Rows(Packed<T>),
 }
 
 impl<T: Real> Piece<'_, T> {
     pub(super) fn packed<D: Deal>(&self, shape: Shape, deal: &D) -> Result<Summand<T>, D::Error> {
         Ok(match *self {
-            Piece::Factors { x, delta, parts, positions } => {
+            Piece::Factors { x, delta, parts, positions, is_nested } => {
                 let is_turned = shape.is_complex || x.sides.is_complex && delta.sides.is_complex;
                 let [x, delta] = [x.packed(shape, is_turned, deal)?, delta.packed(shape, is_turned, deal)?];
-                Summand::Factors { x, delta, parts, positions }
+                Summand::Factors { x, delta, parts, positions, is_nested }
             }
             Piece::Rows(cut) => Summand::Rows(cut.packed(shape, shape.is_complex, deal)?),
         })

@@ -1,5 +1,8 @@
 """What the node lets a process have: CPU time, memory, shared memory. In a container it is often less than it sees."""
 
+import math
+import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +15,18 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 # Version 1 of cgroups says "no limit" with the largest multiple of a page in 63 bits.
 _UNLIMITED = 1 << 60
+
+MEMORY = "FERROKET_MEMORY"
+"""The variable with the bytes that a rank may hold for an update."""
+
+SHARE = 1 / 2
+"""How much that is of a rank's memory, where nobody says it: the rest is for samples, states and what XLA needs."""
+
+_UNITS = {
+    "": 1,
+    **{f"{letter}B": 1000**power for power, letter in enumerate("kMGT", 1)},
+    **{f"{letter}iB": 1024**power for power, letter in enumerate("KMGT", 1)},
+}
 
 
 def cpu_quota(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> float | None:
@@ -44,6 +59,35 @@ def memory() -> tuple[int, int]:
     """Bytes of memory that the node has, and that are available now."""
     now = psutil.virtual_memory()
     return int(now.total), int(now.available)
+
+
+def memory_of_ranks(count: int) -> int:
+    """The bytes for each of so many ranks that share the node."""
+    return min(memory()[0], memory_limit() or _UNLIMITED) // count
+
+
+def memory_for_updates() -> int:
+    """The bytes that this rank may hold for an update: those of FERROKET_MEMORY, which all ranks of a job have alike.
+
+    Without it they are a share of the node's memory, as for one process. ``fk.initialize()`` sets it.
+
+    Raises:
+        ValueError: FERROKET_MEMORY isn't as :func:`parse_bytes` wants it.
+    """
+    text = os.environ.get(MEMORY)
+    return parse_bytes(text) if text else math.floor(SHARE * memory_of_ranks(1))
+
+
+def parse_bytes(text: str) -> int:
+    """A number of bytes, as ``2147483648``, ``2GiB`` or ``2.5 GB``.
+
+    Raises:
+        ValueError: It isn't a positive number with a unit that is known.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    if found is None or found[2] not in _UNITS or not float(found[1]):
+        raise ValueError(f"{MEMORY} is {text!r}, but has to be a number of bytes, with or without a unit: 2GiB, 2.5GB")
+    return math.floor(float(found[1]) * _UNITS[found[2]])
 
 
 def shared_memory(folder: Path = _SHARED_MEMORY) -> tuple[int, int] | None:
