@@ -109,7 +109,7 @@ def test_an_update_writes_no_kernel() -> None:
 
 
 def test_masked_kernels_have_factors() -> None:
-    """NetKet's update on the fly takes 350 MiB here."""
+    """NetKet's update on the fly takes 350 MiB here, and sometimes several GiB."""
     found = peaks(MASKED)
     print({name: f"{size / 2**20:.0f} MiB" for name, size in found.items()})
     assert found["Jacobian"] > 2400 << 20

@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import netket as nk
 import numpy as np
-from ferroket._compat.sharding import is_out_of_reach
 from ferroket.sampler import chains
 
 graph = nk.graph.Chain(8)
@@ -42,7 +41,7 @@ for name in os.environ["RULES"].split():
         if (name, kind) in (("Hamiltonian", "Jastrow"), ("Hamiltonian", "lanes"), ("exchange", "lanes")):
             continue
         state = nk.vqs.MCState(sampler, model, n_samples=160, seed=1, sampler_seed=2)
-        in_xla = kind == "network" or (kind in ("MLP", "lanes") and is_out_of_reach())
+        in_xla = kind == "network"
         around = " around the network" if in_xla else ""
         assert fk.sampler.explain(state).path == "chains in Rust" + around
         samples = np.asarray(nk.jax.sharding.gather(state.samples))

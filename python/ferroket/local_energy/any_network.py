@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import netket.jax as nkjax
 import numpy as np
 
-from ferroket._compat.sharding import is_out_of_reach, on_each_device
+from ferroket._compat.sharding import on_each_device
 from ferroket.ansatz import determinants
 from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.first_layer import IMMODERATE, FirstLayer, are_moderate
@@ -270,7 +270,7 @@ def factors_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> Fact
 
 def _pays(form: Form) -> bool:
     """Whether anything may be updated."""
-    return not is_out_of_reach() and form.max_conn_size >= _MANY
+    return form.max_conn_size >= _MANY
 
 
 def updated_factors(logpsi: LogPsi, variables: Any, operator: Accelerated, dtype: Any) -> Factors:
@@ -370,7 +370,7 @@ def _fwd(
 ) -> tuple[jax.Array, tuple[Any, ...]]:
     form = form.replace_values(values)
     kernel = nkjax.HashablePartial(forward, logpsi, chunk_size)
-    result = on_each_device(kernel, (False, False, True), varying=(True, False, False))(variables, form, samples)
+    result = on_each_device(kernel, (False, False, True))(variables, form, samples)
     return result, (variables, values, form, samples, result)
 
 
@@ -380,9 +380,7 @@ def _bwd(
     kernel = nkjax.HashablePartial(_backward, logpsi, chunk_size)
     replicated, sharded = (False,) * 3, (True,) * 3
     sums = (jax.lax.psum, jax.lax.psum)
-    of_variables, of_values = on_each_device(
-        kernel, (*replicated, *sharded), sums, varying=(True, True, *(False,) * 4)
-    )(*residuals, cotangent)
+    of_variables, of_values = on_each_device(kernel, (*replicated, *sharded), sums)(*residuals, cotangent)
     return of_variables, of_values, None, None
 
 

@@ -74,7 +74,7 @@ def _statistics_and_forces(
     weights = jnp.conj(local - stats.mean) / len(rows)
     weighted = nkjax.HashablePartial(_weighted, apply, chunk_size)
     of_each = (False, False, True, True)
-    forces = on_each_device(weighted, of_each, jax.lax.psum, varying=(True, False, False, False))
+    forces = on_each_device(weighted, of_each, jax.lax.psum)
     return stats, forces(parameters, model_state, rows, weights)
 
 

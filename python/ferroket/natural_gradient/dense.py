@@ -11,8 +11,7 @@ from jax.flatten_util import ravel_pytree
 
 from ferroket import ffi
 from ferroket._compat.sharding import on_each_device
-from ferroket.natural_gradient.gram import Derivatives
-from ferroket.natural_gradient.in_chunks import DerivativesInChunks
+from ferroket.natural_gradient.in_chunks import Derivatives, DerivativesInChunks
 from ferroket.natural_gradient.jacobian import written
 from ferroket.natural_gradient.log_derivatives import LogDerivatives
 from ferroket.natural_gradient.ntk import adjoint_dot, sharded

@@ -91,7 +91,8 @@ def explain(driver: Any) -> Plan:
         else memory.bytes_of_tensor(of_sample)
     )
     of_rows, at_once = memory.bytes_of_device(of_sample, n_samples), memory.chunk_of(of_sample, n_samples, beside)
-    limit = f"the {_gibibytes(memory.limit())} of {limits.MEMORY} for each device"
+    whose = limits.MEMORY if jax.default_backend() == "cpu" else "memory that an update may have"
+    limit = f"the {_gibibytes(memory.limit())} of {whose} for each device"
     if at_once is not None:
         at_once = min(at_once, driver.chunk_size_bwd or at_once)
         written = "log-derivatives are made in chunks"

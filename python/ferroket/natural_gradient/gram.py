@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from ferroket import ffi
 from ferroket._compat.sharding import device
-from ferroket.natural_gradient.in_chunks import DerivativesInChunks
+from ferroket.natural_gradient.in_chunks import Derivatives, DerivativesInChunks
 from ferroket.natural_gradient.log_derivatives import MEMORY, Factors, LogDerivatives
 from ferroket.natural_gradient.pairs import Pairs
 from ferroket.natural_gradient.tiles import completed, hermitian, length_in_rust
@@ -22,9 +22,6 @@ _UNROLLED = 4
 
 _Term = tuple[Callable[[Any, Any], jax.Array], Any, Any]
 """A part of the Gram matrix: a function of some rows and some columns, and all of both, pytrees of ``(Ns, ...)``."""
-
-
-Derivatives = LogDerivatives | DerivativesInChunks
 
 
 def gram(rows: Derivatives, columns: Derivatives) -> jax.Array:

@@ -89,3 +89,7 @@ class DerivativesInChunks:
             yield array[:whole].reshape(-1, self.chunk_size, *array.shape[1:])
         if whole < len(array):
             yield array[whole:][None]
+
+
+Derivatives = LogDerivatives | DerivativesInChunks
+"""Those of all samples: as factors and rows, or made anew in chunks."""

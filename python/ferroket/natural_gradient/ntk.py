@@ -10,8 +10,8 @@ import jax.numpy as jnp
 
 from ferroket._compat.sharding import on_each_device
 from ferroket.natural_gradient.cholesky import solve_positive
-from ferroket.natural_gradient.gram import Derivatives, dtype_of, gram, solve_gram
-from ferroket.natural_gradient.in_chunks import DerivativesInChunks
+from ferroket.natural_gradient.gram import dtype_of, gram, solve_gram
+from ferroket.natural_gradient.in_chunks import Derivatives, DerivativesInChunks
 from ferroket.natural_gradient.log_derivatives import LogDerivatives, components, log_derivatives
 from ferroket.natural_gradient.memory import chunk_of, log_derivatives_of_sample
 from ferroket.natural_gradient.structure import read

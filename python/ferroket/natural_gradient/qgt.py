@@ -14,7 +14,7 @@ from netket.vqs import FullSumState
 
 from ferroket._compat.netket import log_psi_of
 from ferroket.natural_gradient.dense import dense_tensor, layout_of
-from ferroket.natural_gradient.gram import Derivatives
+from ferroket.natural_gradient.in_chunks import Derivatives
 from ferroket.natural_gradient.ntk import adjoint_dot, dot, log_derivatives_of
 from ferroket.natural_gradient.verification import unsupported_reason
 

@@ -10,7 +10,7 @@ import netket.jax as nkjax
 from jax.flatten_util import ravel_pytree
 
 from ferroket.natural_gradient.dense import dense_tensor, layout_of, weighted_sum
-from ferroket.natural_gradient.gram import Derivatives
+from ferroket.natural_gradient.in_chunks import Derivatives
 from ferroket.natural_gradient.log_derivatives import LogDerivatives
 from ferroket.natural_gradient.memory import bytes_of_kernel, bytes_of_tensor
 from ferroket.natural_gradient.ntk import ShiftedKernel, adjoint_dot, dot, log_derivatives_of, shifted

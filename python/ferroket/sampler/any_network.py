@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import netket.jax as nkjax
 import numpy as np
 
-from ferroket._compat.sharding import is_out_of_reach, on_each_device
+from ferroket._compat.sharding import on_each_device
 from ferroket.ansatz.amplitudes import first_and_step
 from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.first_layer import IMMODERATE, FirstLayer, are_moderate
@@ -169,7 +169,7 @@ class _Network:
 
     def structure(self, variables: Any, x: jax.Array, dtype: Any) -> Structure:
         """What it is made of, for configurations like ``x (N,)``: sums are no more precise than `dtype`."""
-        if not self.updates or is_out_of_reach():
+        if not self.updates:
             return Structure()
         found = structure(with_primitives(self.apply), variables, x, key=self.apply)
         if found.first_layer is None or (found.first_layer.is_configuration and found.rest is None):
