@@ -16,9 +16,10 @@ from jax.flatten_util import ravel_pytree
 import ferroket as fk
 from ferroket import ffi
 from ferroket._compat.sharding import AXIS
+from ferroket.natural_gradient import blocks as cuts
 from ferroket.natural_gradient import cholesky as kernel
 from ferroket.natural_gradient import solve as systems
-from ferroket.natural_gradient.cholesky import Blocks
+from ferroket.natural_gradient.blocks import Blocks
 from ferroket.natural_gradient.ntk import log_derivatives_of, ntk
 from ferroket.natural_gradient.vmc_sr import update_by_ntk, update_by_qgt
 from mpi import START, run_alone, run_ranks
@@ -62,77 +63,88 @@ def residual(matrix: np.ndarray, right: np.ndarray, solution: Any) -> float:
 # The factorisation
 
 
-def on_devices(n_devices: int, matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
+FORMS = {"in Rust": kernel._solve_rows, "by XLA": kernel._solve_by_xla}
+forms = pytest.mark.parametrize("form", FORMS)
+
+
+def on_devices(n_devices: int, matrix: np.ndarray, right: np.ndarray, form: str = "in Rust") -> np.ndarray:
     """The solution as devices find it, each of which is an element of a batch here."""
     side = len(matrix)
     fill = -side % n_devices
     rows, padded = (np.pad(array, [(0, fill)] * array.ndim) for array in (matrix, right))
-    solve = jax.vmap(partial(kernel._solve_rows, side), (0, None), axis_name=AXIS)
+    solve = jax.vmap(partial(FORMS[form], side), (0, None), axis_name=AXIS)
     found = jax.jit(solve)(rows.reshape(n_devices, -1, side + fill), padded)
     return np.asarray(found).reshape(-1)[:side]
 
 
 @pytest.mark.parametrize("n_devices", [1, 2, 3, 4, 8])
 @pytest.mark.parametrize("side", [1, 5, 48, pytest.param(101, marks=thorough), pytest.param(500, marks=thorough)])
-def test_sizes(n_devices: int, side: int) -> None:
+@forms
+def test_sizes(n_devices: int, side: int, form: str) -> None:
     """Those that the devices, or their blocks, don't divide, and fewer rows than devices."""
     matrix, right = system(side)
-    assert difference(on_devices(n_devices, matrix, right), np.linalg.solve(matrix, right)) < 1e-12
+    assert difference(on_devices(n_devices, matrix, right, form), np.linalg.solve(matrix, right)) < 1e-12
 
 
+@forms
 @pytest.mark.parametrize(("dtype", "tolerance"), [(float, 1e-12), (complex, 1e-12), ("f4", 1e-4), ("c8", 1e-4)])
-def test_types(dtype: Any, tolerance: float) -> None:
+def test_types(dtype: Any, tolerance: float, form: str) -> None:
     matrix, right = system(90, np.dtype(dtype).type)
-    found = on_devices(4, matrix, right)
+    found = on_devices(4, matrix, right, form)
     assert found.dtype == matrix.dtype
     assert difference(found, np.linalg.solve(matrix, right)) < tolerance
 
 
+@forms
 @pytest.mark.parametrize("n_steps", [2, 7, 16, 17, 40])
 @pytest.mark.parametrize("dtype", [float, pytest.param(complex, marks=thorough)])
-def test_steps(n_steps: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as are written one after the other, and more, in loops. Two devices, blocks of two rows or three."""
-    monkeypatch.setattr(kernel, "_ROWS", 1)
-    monkeypatch.setattr(kernel, "_STEPS", n_steps)
-    monkeypatch.setattr(kernel, "_SHARE", 1)
-    matrix, right = system(4 * n_steps + 2, dtype)
-    assert Blocks.of(2 * n_steps + 1, 2).n_rows == 3
+def test_steps(n_steps: int, dtype: Any, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as are written one after the other, and more, in loops. Blocks of four rows on two devices."""
+    monkeypatch.setattr(cuts, "_ROWS", 1)
+    monkeypatch.setattr(cuts, "_STEPS", n_steps)
+    monkeypatch.setattr(cuts, "_SHARE", 1)
+    n_rows = 4 * n_steps - 1
+    matrix, right = system(2 * n_rows, dtype)
+    assert Blocks.of(n_rows, 2) == Blocks(2, 4, n_steps)
     for n_devices in (2, 3):
-        assert difference(on_devices(n_devices, matrix, right), np.linalg.solve(matrix, right)) < 1e-12
+        assert difference(on_devices(n_devices, matrix, right, form), np.linalg.solve(matrix, right)) < 1e-12
 
 
-def test_panels_of_one_row_of_each_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "_WIDTH", 4)
-    assert Blocks.of(10, 4).n_rows == 1
+@forms
+def test_panels_of_one_row_of_each_device(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuts, "_WIDTH", 8)
+    assert Blocks.of(5, 8).n_rows == 1
     matrix, right = system(39, float)
-    assert difference(on_devices(4, matrix, right), np.linalg.solve(matrix, right)) < 1e-12
+    assert difference(on_devices(8, matrix, right, form), np.linalg.solve(matrix, right)) < 1e-12
 
 
+@forms
 @pytest.mark.parametrize("dtype", [float, complex])
-def test_badly_conditioned(dtype: Any) -> None:
+def test_badly_conditioned(dtype: Any, form: str) -> None:
     """What is left is of the order of NumPy's, whatever the condition is."""
     matrix, right = system(200, dtype, BADLY)
     theirs = residual(matrix, right, np.linalg.solve(matrix, right))
     assert theirs < 1e-15
-    assert residual(matrix, right, on_devices(4, matrix, right)) < 5 * max(theirs, 1e-16)
+    assert residual(matrix, right, on_devices(4, matrix, right, form)) < 5 * max(theirs, 1e-16)
 
 
+@forms
 @pytest.mark.parametrize("place", [0, 40, 99])
 @pytest.mark.parametrize("value", [-1e-3, np.nan])
-def test_not_positive_definite(place: int, value: float) -> None:
+def test_not_positive_definite(place: int, value: float, form: str) -> None:
     """Or not a number, wherever it is."""
     matrix, right = system(100)
     matrix[place, place] = value
-    assert np.isnan(on_devices(3, matrix, right)).all()
+    assert np.isnan(on_devices(3, matrix, right, form)).all()
     matrix, right = system(100)
     right[place] = np.nan
-    assert np.isnan(on_devices(3, matrix, right)).all()
+    assert np.isnan(on_devices(3, matrix, right, form)).all()
 
 
 @pytest.mark.parametrize(
     ("n_rows", "n_devices", "length", "n_steps"),
     [
-        *[(1, 8, 1, 1), (15, 2, 15, 1), (64, 2, 16, 4), (512, 8, 32, 16), (2048, 2, 128, 16), (1024, 64, 23, 45)],
+        *[(1, 8, 1, 1), (15, 2, 16, 1), (64, 2, 16, 4), (512, 8, 32, 16), (2048, 2, 128, 16), (1024, 64, 23, 45)],
         *[(64, 64, 4, 16), (16, 256, 1, 16), (4, 1024, 1, 4)],  # of many devices few rows are enough
     ],
 )
@@ -400,16 +412,16 @@ def updates() -> dict[str, np.ndarray]:
 
 
 def in_one_process() -> dict[str, np.ndarray]:
-    """Of four devices: all of it, and no device has all of the matrix."""
+    """Of four devices: all of it, and no device writes any of the matrix."""
     assert jax.device_count() == 4
     found = updates()
     systems.SHARED_FROM = 1
-    kernel._ROWS = 4  # so that a panel isn't all of the matrix
+    cuts._ROWS = 4  # so that a panel isn't all of the matrix
     jax.clear_caches()
     settings = {"diag_shift": 1e-2, "solver_fn": nk.optimizer.solver.cholesky, "mode": "real"}
     compiled = update_by_ntk.lower(*arguments(MODELS["real"]), **settings).compile().as_text()
-    assert re.search(rf"\[{SAMPLES // 4},(1,)?{SAMPLES}[,\]]", compiled)
-    assert not re.search(rf"\[{SAMPLES},(1,)?{SAMPLES}[,\]]", compiled)
+    assert "ferroket_shared_start_of_gram" in compiled
+    assert not re.search(rf"\[({SAMPLES}|{SAMPLES // 4}),(1,)?{SAMPLES}[,\]]", compiled)
     words = [systems.in_words(solver, side) for solver, side in WORDS]
     return {**found, **solutions(), "words": np.array(json.dumps(words))}
 

@@ -114,7 +114,7 @@ def test_systems_of_it(
     derivatives = random_derivatives(dtypes, n_components, is_holomorphic, n_samples)
     dtype = np.result_type(*dtypes) if is_holomorphic else np.finfo(np.result_type(*dtypes)).dtype
     right = np.asarray(random_numbers(np.random.default_rng(7), dtype.type, n_samples, n_components))
-    found = jax.jit(gram.solve_gram)(derivatives, right, 0.5 * n_samples)
+    found = jax.jit(gram.solve_gram)(derivatives, derivatives, right, 0.5 * n_samples)
     assert found.dtype == dtype
     matrix = expected(derivatives).reshape(right.size, right.size) + 0.5 * n_samples * np.eye(right.size)
     solution = np.linalg.solve(matrix, (right - right.mean(axis=0)).reshape(-1)).reshape(right.shape)
@@ -130,8 +130,10 @@ def test_what_is_no_system_in_rust(monkeypatch: pytest.MonkeyPatch) -> None:
         patched.setattr(
             gram, "MEMORY", 8 * N_SAMPLES * 6 - 1
         )  # one byte less than the rows of two by three inputs and outputs
-        assert gram.solve_gram(derivatives, right, jnp.array(0.1)) is None
-    assert np.isnan(gram.solve_gram(derivatives, right, jnp.array(-1e4))).all()
+        reason = gram.written_reason(derivatives, N_SAMPLES)
+        assert reason is not None
+        assert reason.startswith("rows of factors would take")
+    assert np.isnan(gram.solve_gram(derivatives, derivatives, right, jnp.array(-1e4))).all()
 
 
 def test_it_is_in_rust_on_cpus() -> None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ferroket.natural_gradient.cholesky import Blocks
+from ferroket.natural_gradient.blocks import Blocks
 
 
 @dataclass(frozen=True)

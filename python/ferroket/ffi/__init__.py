@@ -17,6 +17,17 @@ from ferroket.ffi.linear_algebra import gram_tiles, solve_gram, solve_positive
 from ferroket.ffi.local_values import known_local_values
 from ferroket.ffi.network import network, network_results
 from ferroket.ffi.proposals import Chains, chain_proposals
+from ferroket.ffi.shared_systems import (
+    SharedSystem,
+    factor_shared,
+    rows_of_gram,
+    shared_rows,
+    shared_solution,
+    solve_shared,
+    start_shared,
+    start_shared_gram,
+    update_shared,
+)
 
 __all__ = [
     "Attribute",
@@ -26,6 +37,7 @@ __all__ = [
     "IsingArguments",
     "Layer",
     "MatrixArguments",
+    "SharedSystem",
     "TermArguments",
     "chain_proposals",
     "compact_elements",
@@ -34,6 +46,7 @@ __all__ = [
     "count_elements",
     "determinant_ratios",
     "distinct_rows",
+    "factor_shared",
     "gram_tiles",
     "known_local_values",
     "log_determinants",
@@ -41,6 +54,13 @@ __all__ = [
     "metropolis_chains",
     "network",
     "network_results",
+    "rows_of_gram",
+    "shared_rows",
+    "shared_solution",
     "solve_gram",
     "solve_positive",
+    "solve_shared",
+    "start_shared",
+    "start_shared_gram",
+    "update_shared",
 ]

@@ -72,16 +72,16 @@ def gram_tiles(
     Returns:
         All products if n is N; else those of the tiles on the diagonal, and of those behind it up to half way round.
     """
-    kinds, arrays = _operands(terms, dtype)
+    kinds, arrays = operands(terms, dtype)
     (matrix,) = gram_tiles_p(
         jnp.asarray(device, np.int32), *arrays, terms=kinds, shape=tuple(shape), dtype=np.dtype(dtype), side=side
     )
     return matrix
 
 
-def _operands(terms: Sequence[tuple[str, Sequence[jax.Array]]], dtype: Any) -> tuple[str, list[jax.Array]]:
+def operands(terms: Sequence[tuple[str, Sequence[jax.Array]]], dtype: Any) -> tuple[str, list[jax.Array]]:
     """The kinds of terms, and their arrays in the precision of a dtype."""
-    precision = _precision(dtype)
+    precision = precision_of(dtype)
     of_complex = np.result_type(precision, np.complex64)
     arrays = [
         array.astype(of_complex if jnp.iscomplexobj(array) else precision) for _, arrays in terms for array in arrays
@@ -89,7 +89,8 @@ def _operands(terms: Sequence[tuple[str, Sequence[jax.Array]]], dtype: Any) -> t
     return " ".join(kind for kind, _ in terms), arrays
 
 
-def _precision(dtype: Any) -> Any:
+def precision_of(dtype: Any) -> Any:
+    """The dtype of real parts."""
     return np.zeros(0, dtype).real.dtype
 
 
@@ -116,8 +117,8 @@ def solve_gram(
         ``(n, C)``; NaN where G with the shift isn't positive definite in its precision. It is the same to the bit on
         any number of threads.
     """
-    kinds, arrays = _operands(terms, right.dtype)
-    (solution,) = solve_gram_p(right, jnp.asarray(shift, _precision(right.dtype)), *arrays, terms=kinds)
+    kinds, arrays = operands(terms, right.dtype)
+    (solution,) = solve_gram_p(right, jnp.asarray(shift, precision_of(right.dtype)), *arrays, terms=kinds)
     return solution
 
 

@@ -13,9 +13,6 @@ with w = R b, and then what is left of its diagonal part, (w, w), which each of 
 adds N³/(6 R) times, sends about N²/2 numbers in all, and has N²/R of them and a panel.
 """
 
-import itertools
-import math
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,22 +23,8 @@ from jax.lax.linalg import triangular_solve
 
 from ferroket import ffi
 from ferroket._compat.sharding import AXIS, device, on_each_device
-
-_STEPS = 16
-"""How many panels there are at least, if they are wide enough: few make for little work on small pieces, but each
-device factors the diagonal part of each."""
-
-_SHARE = 1 / 32
-"""What the diagonal parts may take of a device's operations, at most: with K panels they are R/K² of them."""
-
-_ROWS = 16
-"""How many rows a block has at least: products of fewer aren't efficient, and each panel takes two messages."""
-
-_WIDTH = 256
-"""A panel of so many rows is wide enough, however few each of many devices has in it."""
-
-_STAGES = 16
-"""How many times the program of a step is written, at most, for the shapes shrink and grow. The rest are loops."""
+from ferroket.natural_gradient import panels
+from ferroket.natural_gradient.blocks import Blocks
 
 
 @jax.jit
@@ -66,46 +49,6 @@ def solve_positive(matrix: jax.Array, right: jax.Array) -> jax.Array:
     return solution[:side]
 
 
-@dataclass(frozen=True)
-class Blocks:
-    """How the rows of each device are cut.
-
-    There are as many panels as the diagonal parts need to stay within :data:`_SHARE`, and no fewer than :data:`_STEPS`,
-    unless blocks would have less than :data:`_ROWS` rows, and panels less than :data:`_WIDTH`.
-    """
-
-    n_devices: int
-    """R."""
-    n_rows: int
-    """b."""
-    n_steps: int
-    """K."""
-
-    @classmethod
-    def of(cls, n_rows: int, n_devices: int) -> "Blocks":
-        """For n rows on each of R devices."""
-        n_steps = max(_STEPS, math.ceil(math.sqrt(n_devices / _SHARE)))
-        least = max(1, min(_ROWS, _WIDTH // n_devices))
-        length = -(-n_rows // max(1, min(n_steps, n_rows // least)))
-        return cls(n_devices, length, -(-n_rows // length))
-
-    @property
-    def width(self) -> int:
-        """Of a panel: w."""
-        return self.n_devices * self.n_rows
-
-    @property
-    def height(self) -> int:
-        """Of the blocks of a device together, which is at least n."""
-        return self.n_steps * self.n_rows
-
-    def stages(self) -> list[tuple[int, int]]:
-        """The first step of each stage, and the first of the next."""
-        n_stages = min(self.n_steps, _STAGES)
-        ends = [self.n_steps * stage // n_stages for stage in range(n_stages + 1)]
-        return list(itertools.pairwise(ends))
-
-
 def _solve_rows(side: int, rows: jax.Array, right: jax.Array) -> jax.Array:
     """The solution for the rows of a device, of which ``side`` are no padding on all devices together.
 
@@ -119,10 +62,21 @@ def _solve_rows(side: int, rows: jax.Array, right: jax.Array) -> jax.Array:
     if n_devices == 1:
         # Also where another such call is around this one, on each of several devices.
         solution = ffi.solve_positive(rows[:side, :side], right[:side])
+    elif jax.default_backend() == "cpu":
+        solution = panels.solve_rows(side, rows, right)
     else:
-        blocks = Blocks.of(n_rows, n_devices)
-        solution = _solve_backward(blocks, _factor(blocks, _extended(blocks, side, rows, right)))[:n_rows]
+        return _solve_by_xla(side, rows, right)
+    return _all_or_none(solution)
+
+
+def _all_or_none(solution: jax.Array) -> jax.Array:
     return jnp.where(jnp.isfinite(solution).all(), solution, jnp.nan)
+
+
+def _solve_by_xla(side: int, rows: jax.Array, right: jax.Array) -> jax.Array:
+    blocks = Blocks.of(len(rows), rows.shape[1] // len(rows))
+    solution = _solve_backward(blocks, _factor(blocks, _extended(blocks, side, rows, right)))[: len(rows)]
+    return _all_or_none(solution)
 
 
 def _extended(blocks: Blocks, side: int, rows: jax.Array, right: jax.Array) -> jax.Array:

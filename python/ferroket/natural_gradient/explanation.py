@@ -103,7 +103,7 @@ def explain(driver: Any) -> Plan:
         of_rows = memory.COPIES * at_once * memory.bytes_of(of_sample)
     if beside > memory.limit():
         reasons.append(f"the matrix alone takes more than {limit}: fewer samples or more ranks make it smaller")
-    if driver.use_ntk and jax.device_count() == 1 and jax.default_backend() == "cpu":
+    if driver.use_ntk and jax.default_backend() == "cpu":
         made += ", which isn't written" if written is None else f", which is written: {written}"
     lanes, of_device = in_lanes(of_sample.network, mode), -(-n_samples // jax.device_count())
     return replace(

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from ferroket import ffi
 from ferroket._compat.sharding import device
+from ferroket.natural_gradient import panels
 from ferroket.natural_gradient.in_chunks import Derivatives, DerivativesInChunks
 from ferroket.natural_gradient.log_derivatives import MEMORY, Factors, LogDerivatives
 from ferroket.natural_gradient.pairs import Pairs
@@ -142,7 +143,7 @@ def _rows_in_rust(some: jax.Array, others: jax.Array) -> tuple[str, Any]:
 
 
 def written_reason(rows: LogDerivatives, n_samples: int) -> str | None:
-    """Why the Gram matrix of so many samples is written on one CPU, as the end of a sentence; None if it isn't.
+    """Why the Gram matrix of so many samples is written on CPUs, as the end of a sentence; None if it isn't.
 
     Args:
         rows: Of any of the samples, or their shapes.
@@ -157,27 +158,28 @@ def written_reason(rows: LogDerivatives, n_samples: int) -> str | None:
     return f"rows of factors would take {n_bytes / 2**20:.3g} MiB beside it, more than {MEMORY / 2**20:.3g}"
 
 
-def solve_gram(rows: LogDerivatives, right: jax.Array, shift: jax.Array) -> jax.Array | None:
-    """Solves ``(P G P + shift) x = P right`` for the Gram matrix G of all samples on one CPU, which isn't written.
+def solve_gram(rows: LogDerivatives, columns: LogDerivatives, right: jax.Array, shift: jax.Array) -> jax.Array:
+    """Solves ``(P G P + shift) x = P right`` for the Gram matrix G of all samples on CPUs, which isn't written.
+
+    For those of which :func:`written_reason` knows no reason to write it.
 
     Args:
-        rows: Of all samples.
-        right: ``(Ns, C)``.
+        rows: Of the n samples of a device, one of R. See :func:`~ferroket._compat.sharding.on_each_device`.
+        columns: Of all R·n samples, those of the first device first.
+        right: ``(R·n, C)``.
         shift: Real.
 
     Returns:
-        ``(Ns, C)``, whose mean over the samples is zero; P subtracts it. NaN where G with the shift isn't positive
-        definite. None if G has to be written: see :func:`written_reason`.
+        ``(n, C)``, whose mean over all samples is zero; P subtracts it. NaN where G with the shift isn't positive
+        definite.
     """
-    if written_reason(rows, len(right)) is not None:
-        return None
-    written, kept = _by_form(rows)
-    terms = _terms(rows, rows, kept)
+    written, kept = _by_form(columns)
+    terms = _terms(rows, columns, kept)
     for leaf in written:
-        some = _flat(rows.factors[leaf].rows())
-        terms.append(_rows_in_rust(some, some))
-    dtype = jnp.result_type(dtype_of(rows), right)
-    return ffi.solve_gram(terms, right.astype(dtype), shift)
+        terms.append(_rows_in_rust(*(_flat(side.factors[leaf].rows()) for side in (rows, columns))))
+    right = right.astype(jnp.result_type(dtype_of(columns), right))
+    n_devices = len(right) // rows.n_samples
+    return ffi.solve_gram(terms, right, shift) if n_devices == 1 else panels.solve_gram(terms, right, shift, n_devices)
 
 
 def dtype_of(columns: Derivatives) -> Any:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ferroket._compat.sharding import on_each_device
 from ferroket.natural_gradient.cholesky import solve_positive
-from ferroket.natural_gradient.gram import dtype_of, gram, solve_gram
+from ferroket.natural_gradient.gram import dtype_of, gram, solve_gram, written_reason
 from ferroket.natural_gradient.in_chunks import Derivatives, DerivativesInChunks
 from ferroket.natural_gradient.log_derivatives import LogDerivatives, components, log_derivatives
 from ferroket.natural_gradient.memory import chunk_of, log_derivatives_of_sample
@@ -117,8 +117,8 @@ class ShiftedKernel:
         Returns:
             ``(N,)``; NaN in all elements where it isn't positive definite in its precision.
         """
-        if jax.device_count() == 1 and isinstance(self.rows, LogDerivatives):
-            return jax.lax.platform_dependent(self, right, cpu=ShiftedKernel._in_rust, default=ShiftedKernel._dense)
+        if jax.default_backend() == "cpu" and isinstance(self.rows, LogDerivatives):
+            return self._in_rust(right)
         return self._dense(right)
 
     def _dense(self, right: jax.Array) -> jax.Array:
@@ -129,9 +129,13 @@ class ShiftedKernel:
     def _in_rust(self, right: jax.Array) -> jax.Array:
         assert isinstance(self.rows, LogDerivatives)
         n_samples = self.rows.n_samples
+        if written_reason(self.rows, n_samples) is not None:
+            return self._dense(right)
         # (P G P / Ns + λ) x = b. What is added to all elements changes the mean alone.
-        solution = solve_gram(self.rows, n_samples * right.reshape(n_samples, -1), n_samples * self.diag_shift)
-        return self._dense(right) if solution is None else solution.reshape(right.shape)
+        solve = on_each_device(solve_gram, (True, False, False, False))
+        of_samples = n_samples * right.reshape(n_samples, -1)
+        solution: jax.Array = solve(self.rows, self.rows, of_samples, n_samples * self.diag_shift)
+        return solution.reshape(right.shape)
 
 
 def shifted(matrix: jax.Array, diag_shift: Any, proj_reg: Any, n_samples: int) -> jax.Array:

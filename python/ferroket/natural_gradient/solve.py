@@ -80,7 +80,7 @@ def takes_kernel(solver: Solver, side: int) -> bool:
 
 
 def why_written(of_sample: LogDerivatives, n_samples: int, solver: Solver) -> str | None:
-    """Why one CPU writes the kernel of so many samples, as the end of a sentence; None if it doesn't.
+    """Why CPUs write the kernel of so many samples, as the end of a sentence; None if it doesn't.
 
     Args:
         of_sample: The log-derivatives of a sample, or their shapes.

@@ -27,11 +27,12 @@ mod padded;
 mod products;
 mod proposals;
 mod rules;
+mod shared_systems;
 #[cfg(test)]
 mod testing;
 
 /// The handlers by the names under which they are registered.
-pub const HANDLERS: [(&str, Handler); 24] = [
+pub const HANDLERS: [(&str, Handler); 31] = [
     ("ferroket_chains_jastrow", chains::jastrow),
     ("ferroket_chains_rbm", chains::rbm),
     ("ferroket_chains_product", chains::product),
@@ -44,6 +45,13 @@ pub const HANDLERS: [(&str, Handler); 24] = [
     ("ferroket_network", network::values),
     ("ferroket_ising", ising::connected_elements),
     ("ferroket_gram", linear_algebra::gram),
+    ("ferroket_shared_factor", shared_systems::factor_panel),
+    ("ferroket_shared_rows", shared_systems::rows),
+    ("ferroket_shared_solution", shared_systems::solution),
+    ("ferroket_shared_solve", shared_systems::solve_panel),
+    ("ferroket_shared_start", shared_systems::start),
+    ("ferroket_shared_start_of_gram", shared_systems::start_of_gram),
+    ("ferroket_shared_update", shared_systems::update_panel),
     ("ferroket_solve_gram", linear_algebra::solve_gram),
     ("ferroket_solve_positive", linear_algebra::solve_positive),
     ("ferroket_terms", padded::terms),

@@ -104,7 +104,7 @@ where
     }
     let side = usize::try_from(frame.attr_i64("side")?).ok().filter(|&side| side > 0);
     let side = side.ok_or_else(|| Error::invalid("a tile has no side".to_owned()))?;
-    let shape = Shape { rows, columns, components, device, side, is_complex };
+    let shape = Shape { rows, columns, components, device, side, is_complex, is_transposed: false };
     let terms = terms::<T>(frame, &mut args, shape)?;
     args.finish()?;
     let (matrix, _) = real_numbers_mut(matrix)?;
@@ -136,7 +136,15 @@ where
             "{components} rows of each sample, but there must be one, or two of real numbers"
         )));
     }
-    let shape = Shape { rows: samples, columns: samples, components, device: 0, side: samples.max(1), is_complex };
+    let shape = Shape {
+        rows: samples,
+        columns: samples,
+        components,
+        device: 0,
+        side: samples.max(1),
+        is_complex,
+        is_transposed: false,
+    };
     let terms = terms::<T>(frame, &mut args, shape)?;
     args.finish()?;
     let mut results = frame.results();
@@ -155,7 +163,7 @@ where
 }
 
 /// The terms of a Gram matrix, in the order of the attribute `terms`.
-fn terms<'a, T: Real + Element>(
+pub(crate) fn terms<'a, T: Real + Element>(
     frame: &Frame,
     args: &mut Arguments<'_, 'a>,
     shape: Shape,
@@ -223,7 +231,7 @@ where
 }
 
 /// Numbers, or the real and imaginary parts of complex ones; and whether they are these.
-fn real_numbers<T: Real + Element>(array: AnyBuffer<'_>) -> Result<(&[T], bool), Error>
+pub(crate) fn real_numbers<T: Real + Element>(array: AnyBuffer<'_>) -> Result<(&[T], bool), Error>
 where
     Complex<T>: Element + Pod,
 {
@@ -234,7 +242,7 @@ where
 }
 
 /// The same of a result, which is advised to be in huge pages.
-fn real_numbers_mut<T: Real + Element>(array: AnyBufferMut<'_>) -> Result<(&mut [T], bool), Error>
+pub(crate) fn real_numbers_mut<T: Real + Element>(array: AnyBufferMut<'_>) -> Result<(&mut [T], bool), Error>
 where
     Complex<T>: Element + Pod,
 {
@@ -249,7 +257,7 @@ where
 }
 
 /// The threads of XLA.
-struct OnPool<'f, 'a>(&'f Frame<'a>);
+pub(crate) struct OnPool<'f, 'a>(pub(crate) &'f Frame<'a>);
 
 impl Deal for OnPool<'_, '_> {
     type Error = Error;

@@ -69,7 +69,7 @@ fn solve<T: Real, D: Deal, const P: usize>(matrix: &[T], right: &mut [T], deal: 
 }
 
 /// The conjugate of a number in planes.
-fn conjugate<T: Real, const P: usize>(mut number: [T; P]) -> [T; P] {
+pub(super) fn conjugate<T: Real, const P: usize>(mut number: [T; P]) -> [T; P] {
     number.iter_mut().skip(1).for_each(|part| *part = -*part);
     number
 }
@@ -136,7 +136,7 @@ impl<const P: usize> System<P> {
     }
 
     /// The columns of a block.
-    fn columns_of_block(&self) -> usize {
+    pub(super) fn columns_of_block(&self) -> usize {
         self.format.outputs / P
     }
 
@@ -269,7 +269,7 @@ impl<const P: usize> System<P> {
     }
 
     /// L in the place of a tile on the diagonal, zeros above, and as singles. False where there is none.
-    fn factor_diagonal<T: Real>(
+    pub(super) fn factor_diagonal<T: Real>(
         &self,
         place: usize,
         lanes: &mut [T],
@@ -298,7 +298,7 @@ impl<const P: usize> System<P> {
 
     /// Those of a block of rows, which are part of one panel, and of some of the planes.
     #[inline(always)]
-    fn singles_of_block<T: Real>(
+    pub(super) fn singles_of_block<T: Real>(
         &self,
         lanes: &[T],
         width: usize,
@@ -328,7 +328,7 @@ impl<const P: usize> System<P> {
     }
 
     /// The rows of a block, of so many.
-    fn rows_of_block(&self, block: usize, rows: usize) -> Range<usize> {
+    pub(super) fn rows_of_block(&self, block: usize, rows: usize) -> Range<usize> {
         block * self.columns_of_block()..rows.min((block + 1) * self.columns_of_block())
     }
 
@@ -392,12 +392,12 @@ pub(super) fn subtract<T: Real, S: Simd, const V: usize, const M: usize>(
 }
 
 /// Puts `X` with `X L† = A` in the place of a tile A, for L on the diagonal.
-struct Triangular<'a, T, const P: usize> {
-    lanes: &'a mut [T],
+pub(super) struct Triangular<'a, T, const P: usize> {
+    pub(super) lanes: &'a mut [T],
     /// L.
-    singles: &'a [T],
-    inverse: &'a [T],
-    depth: usize,
+    pub(super) singles: &'a [T],
+    pub(super) inverse: &'a [T],
+    pub(super) depth: usize,
 }
 
 impl<T: Real, const P: usize> OnBlocks<T> for Triangular<'_, T, P> {

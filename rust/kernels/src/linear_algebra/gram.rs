@@ -225,7 +225,7 @@ mod tests {
                 product(&own) + product(&centred)
             };
             for device in 0..devices {
-                let shape = Shape { rows: samples, columns: all, components, device, side, is_complex };
+                let shape = Shape { rows: samples, columns: all, components, device, side, is_complex, is_transposed: false };
                 let sides = |numbers: &[f64], is_complex: bool| -> Sides<f64> {
                     let len = numbers.len() / devices;
                     // They live as long as the test does.

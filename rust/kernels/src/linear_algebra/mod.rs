@@ -4,6 +4,7 @@ mod cholesky;
 mod gram;
 mod ntk;
 mod panels;
+mod shared;
 mod substitution;
 mod sums;
 mod terms;
@@ -11,6 +12,9 @@ mod terms;
 pub use cholesky::solve_positive;
 pub use gram::gram;
 pub use ntk::{Rows, solve_gram};
+pub use shared::{
+    BLOCK, Share, factor, put_solution, put_solution_of_gram, rows_of_panel, solve_back, start_gram, start_rows, update,
+};
 pub use terms::{Shape, Sides, Term};
 
 use std::sync::{Mutex, PoisonError};

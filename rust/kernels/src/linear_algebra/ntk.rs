@@ -50,32 +50,32 @@ pub fn solve_gram<T: Real, D: Deal>(
 /// Where the numbers of samples are in the system: in each tile those of the first component, in whole panels, and then those of
 /// the second one. What is no sample is a row of a unit matrix.
 #[derive(Clone, Copy)]
-struct Order {
+pub(super) struct Order {
     /// The samples of a tile.
-    side: usize,
-    samples: usize,
-    components: usize,
-    unit: usize,
+    pub(super) side: usize,
+    pub(super) samples: usize,
+    pub(super) components: usize,
+    pub(super) unit: usize,
 }
 
 impl Order {
     /// The rows of a component in a tile.
-    fn rows(&self, tile: usize) -> usize {
+    pub(super) fn rows(&self, tile: usize) -> usize {
         self.side.min(self.samples - tile * self.side).next_multiple_of(self.unit)
     }
 
     /// The row of a component of a sample.
-    fn row(&self, sample: usize, component: usize) -> usize {
+    pub(super) fn row(&self, sample: usize, component: usize) -> usize {
         let tile = sample / self.side;
         tile * self.side * self.components + component * self.rows(tile) + sample % self.side
     }
 
-    fn tiles(&self) -> usize {
+    pub(super) fn tiles(&self) -> usize {
         self.samples.div_ceil(self.side)
     }
 
     /// All rows.
-    fn side(&self) -> usize {
+    pub(super) fn side(&self) -> usize {
         let last = self.tiles() - 1;
         (last * self.side + self.rows(last)) * self.components
     }
@@ -96,7 +96,8 @@ fn solve<T: Real, D: Deal, const P: usize, const C: usize, const Q: usize>(
     let side = System::<P>::rows_of_tile(samples * C) / C;
     let order = Order { side, samples, components: C, unit };
     let system = System::<P>::with_tiles::<T>(order.side(), side * C);
-    let shape = Shape { rows: samples, columns: samples, components: C, device: 0, side, is_complex };
+    let shape =
+        Shape { rows: samples, columns: samples, components: C, device: 0, side, is_complex, is_transposed: false };
     let mut columns = system.columns(|_, _, _: &mut [T]| (), deal)?;
     let stages = stages(terms, shape);
     for number in 0..stages.len() {
@@ -140,26 +141,34 @@ fn solve<T: Real, D: Deal, const P: usize, const C: usize, const Q: usize>(
         (place, component, system.exchange(&mut parts, row, [T::default(); Q]))
     };
     let solutions: Vec<_> = rows.iter().map(&mut solution).collect();
+    put_centred::<T, P, C, Q>(&solutions, right);
+    Ok(true)
+}
+
+/// Puts the conjugates of x into their places, from the places, the components and the numbers of u and all w.
+pub(super) fn put_centred<T: Real, const P: usize, const C: usize, const Q: usize>(
+    solutions: &[(usize, usize, [T; Q])],
+    out: &mut [T],
+) {
     let complex = |numbers: &[T; Q], vector: usize| {
         Complex::new(numbers[P * vector].into(), if P == 2 { numbers[P * vector + 1].into() } else { 0.0 })
     };
-    // The sums over each component, of u and of all w.
+    // The sums over each component.
     let mut sums = [[Complex::<f64>::default(); 3]; C];
-    for (_, component, numbers) in &solutions {
+    for (_, component, numbers) in solutions {
         for (vector, sum) in sums[*component].iter_mut().enumerate().take(C + 1) {
             *sum += complex(numbers, vector);
         }
     }
     let nu = multipliers(&sums);
-    for (place, _, numbers) in &solutions {
+    for (place, _, numbers) in solutions {
         let shifts = (0..C).map(|component| complex(numbers, 1 + component) * nu[component]);
         let number: Complex<f64> = complex(numbers, 0) - shifts.sum::<Complex<f64>>();
-        right[P * place] = T::nearest(number.re);
+        out[P * place] = T::nearest(number.re);
         if P == 2 {
-            right[P * place + 1] = T::nearest(-number.im);
+            out[P * place + 1] = T::nearest(-number.im);
         }
     }
-    Ok(true)
 }
 
 /// ν for the sums of u and of `w_c` over each component.
@@ -293,7 +302,7 @@ mod tests {
                 Term::Rows { numbers: sides(&rows, is_complex), mean: &mean },
             ];
             let height = samples * components;
-            let shape = Shape { rows: samples, columns: samples, components, device: 0, side: 48, is_complex };
+            let shape = Shape { rows: samples, columns: samples, components, device: 0, side: 48, is_complex, is_transposed: false };
             let mut matrix = vec![0.0; height * height * planes];
             let Ok(()) = super::super::gram(&terms, shape, &mut matrix, &Order::Forward);
             let complex = |numbers: &[f64]| -> Vec<Complex<f64>> {

@@ -98,12 +98,12 @@ impl<const P: usize> System<P> {
 }
 
 /// L⁻¹ b for L on the diagonal, in the place of b, and as singles. The numbers of a row have Q planes: those of some vectors.
-struct Forward<'a, T, const P: usize, const Q: usize> {
-    lanes: &'a [T],
-    inverse: &'a [T],
-    width: usize,
-    part: &'a mut [T],
-    singles: &'a mut [[T; Q]],
+pub(super) struct Forward<'a, T, const P: usize, const Q: usize> {
+    pub(super) lanes: &'a [T],
+    pub(super) inverse: &'a [T],
+    pub(super) width: usize,
+    pub(super) part: &'a mut [T],
+    pub(super) singles: &'a mut [[T; Q]],
 }
 
 impl<T: Real, const P: usize, const Q: usize> OnBlocks<T> for Forward<'_, T, P, Q> {
@@ -138,10 +138,10 @@ impl<T: Real, const P: usize, const Q: usize> OnBlocks<T> for Forward<'_, T, P, 
 }
 
 /// Subtracts the product of a tile with the numbers of its columns from a part of vectors.
-struct Applied<'a, T, const Q: usize> {
-    lanes: &'a [T],
-    singles: &'a [[T; Q]],
-    part: &'a mut [T],
+pub(super) struct Applied<'a, T, const Q: usize> {
+    pub(super) lanes: &'a [T],
+    pub(super) singles: &'a [[T; Q]],
+    pub(super) part: &'a mut [T],
 }
 
 impl<T: Real, const Q: usize> OnBlocks<T> for Applied<'_, T, Q> {
@@ -158,11 +158,11 @@ impl<T: Real, const Q: usize> OnBlocks<T> for Applied<'_, T, Q> {
 }
 
 /// L⁻† b for L on the diagonal, in the place of b.
-struct Backward<'a, T, const P: usize, const Q: usize> {
-    lanes: &'a [T],
-    inverse: &'a [T],
-    width: usize,
-    part: &'a mut [T],
+pub(super) struct Backward<'a, T, const P: usize, const Q: usize> {
+    pub(super) lanes: &'a [T],
+    pub(super) inverse: &'a [T],
+    pub(super) width: usize,
+    pub(super) part: &'a mut [T],
 }
 
 impl<T: Real, const P: usize, const Q: usize> OnBlocks<T> for Backward<'_, T, P, Q> {
@@ -189,11 +189,11 @@ impl<T: Real, const P: usize, const Q: usize> OnBlocks<T> for Backward<'_, T, P,
 }
 
 /// The product of the adjoint of some columns of a tile with a part of vectors.
-struct Adjoint<'a, T, const P: usize, const Q: usize> {
-    lanes: &'a [T],
-    width: usize,
-    part: &'a [T],
-    columns: Range<usize>,
+pub(super) struct Adjoint<'a, T, const P: usize, const Q: usize> {
+    pub(super) lanes: &'a [T],
+    pub(super) width: usize,
+    pub(super) part: &'a [T],
+    pub(super) columns: Range<usize>,
 }
 
 impl<T: Real, const P: usize, const Q: usize> OnBlocks<T> for Adjoint<'_, T, P, Q> {

@@ -9,7 +9,8 @@ use std::ops::Range;
 
 /// Where a tile is written.
 pub(super) trait Target<T: Real> {
-    /// The tile of the rows' samples, and that of the columns'.
+    /// The tile of samples that are singles, those with rows, and that of those that are lanes; see
+    /// [`Shape::is_transposed`].
     fn place(&self) -> [usize; 2];
 
     /// Whether of a tile on the diagonal the rows of a sample with others before it are computed: its `C` rows aren't mirrored
@@ -193,8 +194,7 @@ impl<T: Real, O: Target<T>> Computed<'_, T, O> {
     fn blocks<S: Simd, const V: usize, const M: usize, const C: usize, const W: usize>(mut self, simd: S) {
         let Stage { sums: summands, shape, is_first, is_last } = self.stage;
         let [row, column] = self.tile.place();
-        let is_diagonal = shape.device * shape.tiles() + row == column;
-        let [rows, columns] = [shape.samples(row).len(), shape.samples_of_all(column).len()];
+        let ([rows, columns], is_diagonal) = shape.region(row, column);
         let blocks = rows.div_ceil(M);
         let panels = columns.div_ceil(height::<T, S, V>());
         let region = Region { rows, columns, blocks, is_diagonal };

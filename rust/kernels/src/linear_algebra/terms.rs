@@ -64,6 +64,8 @@ pub struct Shape {
     pub side: usize,
     /// Whether the matrix is complex.
     pub is_complex: bool,
+    /// Whether the samples that have rows are those with lanes, and what is computed are columns.
+    pub is_transposed: bool,
 }
 
 impl Shape {
@@ -100,6 +102,16 @@ impl Shape {
         let (first, count) =
             if self.devices() == 1 { (row, all - row) } else { (self.device * self.tiles() + row, all / 2 + 1) };
         (first..first + count).map(move |tile| tile % all)
+    }
+
+    /// The samples of a tile of singles and of one of lanes, and whether they are the same ones.
+    pub(super) fn region(&self, row: usize, column: usize) -> ([usize; 2], bool) {
+        let own = self.device * self.tiles();
+        if self.is_transposed {
+            ([self.samples_of_all(row).len(), self.samples(column).len()], own + column == row)
+        } else {
+            ([self.samples(row).len(), self.samples_of_all(column).len()], own + row == column)
+        }
     }
 
     /// Real numbers that an element has.
@@ -181,13 +193,16 @@ impl<'a, T: Real> Cut<'a, T> {
         let Sides { rows, columns, is_complex } = self.sides;
         let of_device = |tile| shape.samples(tile);
         let of_all = |tile| shape.samples_of_all(tile);
-        let lanes = self.panels(columns, shape.all_tiles(), of_all, shape.side, height, false, deal)?;
-        let singles = self.panels(rows, shape.tiles(), of_device, shape.side, outputs, false, deal)?;
-        let turned = if is_turned && is_complex {
-            Some(self.panels(rows, shape.tiles(), of_device, shape.side, outputs, true, deal)?)
-        } else {
-            None
-        };
+        let of_rows =
+            |height, is_turned| self.panels(rows, shape.tiles(), of_device, shape.side, height, is_turned, deal);
+        let of_columns =
+            |height, is_turned| self.panels(columns, shape.all_tiles(), of_all, shape.side, height, is_turned, deal);
+        let is_transposed = shape.is_transposed;
+        let lanes = if is_transposed { of_rows(height, false)? } else { of_columns(height, false)? };
+        let in_singles =
+            |is_turned| if is_transposed { of_columns(outputs, is_turned) } else { of_rows(outputs, is_turned) };
+        let singles = in_singles(false)?;
+        let turned = if is_turned && is_complex { Some(in_singles(true)?) } else { None };
         Ok(Packed { len: self.len, sets: self.components * self.places, lanes, singles, turned })
     }
 
