@@ -296,7 +296,7 @@ impl<const P: usize> System<P> {
         );
     }
 
-    /// Those of a block of rows, which are part of one panel, and of some of the planes.
+    /// Those of some planes of a block of rows, which are part of one panel.
     #[inline(always)]
     pub(super) fn singles_of_block<T: Real>(
         &self,
@@ -309,7 +309,7 @@ impl<const P: usize> System<P> {
         let Format { height, outputs } = self.format;
         let count = rows.len();
         let mut lanes = lanes[self.place(rows.start, width)..].chunks(height).skip(planes.start);
-        let mut singles = singles.chunks_exact_mut(outputs).skip(planes.start);
+        let mut singles = singles.chunks_exact_mut(outputs);
         if P == 1 {
             for (singles, lanes) in singles.zip(lanes).take(planes.len()) {
                 singles[..count].copy_from_slice(&lanes[..count]);
@@ -481,7 +481,7 @@ impl<T: Real, const P: usize> OnBlocks<T> for Diagonal<'_, T, P> {
             }
             let Some(factor) = system.factor_of_block(lanes, width, of_block.clone(), inverse) else { return false };
             system.put_block(lanes, width, of_block.clone(), &factor);
-            system.singles_of_block(lanes, width, of_block.clone(), depth..depth + M, singles);
+            system.singles_of_block(lanes, width, of_block.clone(), depth..depth + M, &mut singles[depth * M..]);
             for panel in lanes_mut::<T, S, V>(lanes)[first..].chunks_exact_mut(width) {
                 let out = panel[depth..].first_chunk_mut().expect("a block");
                 divide::<T, S, V, M, P>(simd, out, &singles.as_chunks().0[depth..], inverse);

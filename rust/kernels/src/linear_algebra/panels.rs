@@ -94,7 +94,14 @@ const NEAR: usize = 24 << 10;
 /// Parts of a depth, for which lanes stay in the nearest cache.
 #[inline(always)]
 pub(super) fn near<T: Real, S: Simd, const V: usize>(depth: usize) -> impl Iterator<Item = Range<usize>> {
-    let at_once = NEAR / size_of::<Lanes<T, S, V>>();
+    parts_of::<T>(depth, height::<T, S, V>())
+}
+
+/// The same for panels of so many rows.
+#[inline(always)]
+pub(super) fn parts_of<T: Real>(depth: usize, height: usize) -> impl Iterator<Item = Range<usize>> {
+    // An even number, for complex numbers.
+    let at_once = NEAR / (height * size_of::<T>()) / 2 * 2;
     (0..depth).step_by(at_once).map(move |first| first..depth.min(first + at_once))
 }
 

@@ -7,7 +7,7 @@
 //! the matrix has, and keep `1/R` of it.
 //!
 //! A device has its rows as lanes, `(rows / height, P side, height)` with complex numbers in `P = 2` planes. What it sends are lanes
-//! of the height b, so that devices may have other vector instructions. All rows `(side, Q)` of some vectors are on each device.
+//! whose height doesn't depend on its vector instructions, which may be others than those of other devices. All rows `(side, Q)` of some vectors are on each device.
 
 mod start;
 #[cfg(test)]
@@ -16,7 +16,7 @@ mod tests;
 pub use start::{put_solution, put_solution_of_gram, start_gram, start_rows};
 
 use super::cholesky::{System, Triangular, subtract};
-use super::panels::{Format, OnBlocks, lanes_mut, near, on_blocks, product, zeros};
+use super::panels::{Format, OnBlocks, lanes_mut, near, on_blocks, parts_of, product, zeros};
 use super::substitution::{Adjoint, Applied, Backward, Forward};
 use super::{Deal, each};
 use crate::numbers::{Real, vectorized, with_subnormals};
@@ -104,6 +104,11 @@ impl Share {
         (self.planes() * self.width() + self.vectors()) * self.length
     }
 
+    /// The height of lanes that are sent.
+    fn sent(&self) -> usize {
+        if self.length.is_multiple_of(BLOCK) { BLOCK } else { self.length }
+    }
+
     /// The place of a row of a device among all.
     fn place(&self, device: usize, row: usize) -> usize {
         row / self.length * self.width() + device * self.length + row % self.length
@@ -120,24 +125,27 @@ fn unit<T>() -> usize {
     UNIT / size_of::<T>()
 }
 
-/// The rows of a device in panel `step`, their first columns alone: `(planes of columns, b)`.
+/// The rows of a device in panel `step`, the planes of their first columns alone, as lanes that are sent.
 ///
 /// # Panics
 ///
 /// If the arrays aren't of their shapes.
 pub fn rows_of_panel<T: Real>(share: Share, step: usize, panels: &[T], out: &mut [T]) {
-    copy_rows(share, step, panels, 0, out);
+    let planes = out.len() / share.length;
+    copy_rows(share, step, panels, 0..planes, out, planes);
 }
 
-/// The same from a plane on.
-fn copy_rows<T: Real>(share: Share, step: usize, panels: &[T], first: usize, out: &mut [T]) {
-    let (height, width) = (Format::of::<T>().height, share.planes() * share.side());
-    let start = step * share.length;
-    for (out, plane) in out.chunks_exact_mut(share.length).zip(first..) {
-        for panel in share.panels_of(step, height) {
-            let rows = start.max(panel * height)..(start + share.length).min((panel + 1) * height);
-            let from = (panel * width + plane) * height + rows.start % height;
-            out[rows.start - start..rows.end - start].copy_from_slice(&panels[from..][..rows.len()]);
+/// Some planes of them, as the first of so many.
+fn copy_rows<T: Real>(share: Share, step: usize, panels: &[T], from: Range<usize>, out: &mut [T], planes: usize) {
+    let (height, width, sent) = (Format::of::<T>().height, share.columns(), share.sent());
+    for (block, out) in out.chunks_exact_mut(planes * sent).enumerate() {
+        let start = step * share.length + block * sent;
+        for (out, plane) in out.chunks_exact_mut(sent).zip(from.clone()) {
+            for panel in start / height..(start + sent).div_ceil(height) {
+                let rows = start.max(panel * height)..(start + sent).min((panel + 1) * height);
+                let from = (panel * width + plane) * height + rows.start % height;
+                out[rows.start - start..rows.end - start].copy_from_slice(&panels[from..][..rows.len()]);
+            }
         }
     }
 }
@@ -189,13 +197,22 @@ fn update_by<T: Real, D: Deal, const P: usize, const Q: usize>(
         let mut sent = System::<P>::with_tiles::<T>(of_panel, of_panel);
         let together = rows_together::<T>(share, gathered, columns, depth);
         let (gathered, columns) = together.as_deref().map_or((gathered, columns), |together| (together, depth));
-        sent.format.height = if together.is_some() { of_panel } else { share.length };
-        let mut singles = zeros(of_panel / sent.columns_of_block() * depth * outputs);
-        each(deal, singles.chunks_exact_mut(depth * outputs).enumerate(), |(block, singles)| {
+        sent.format.height = if together.is_some() { of_panel } else { share.sent() };
+        let blocks = of_panel / sent.columns_of_block();
+        let mut singles = zeros(blocks * depth * outputs);
+        let mut rest = &mut singles[..];
+        let pieces = parts_of::<T>(depth, height).flat_map(|part| (0..blocks).map(move |block| (part.clone(), block)));
+        let pieces: Vec<_> = pieces
+            .map(|(part, block)| {
+                let singles = rest.split_off_mut(..part.len() * outputs).expect("as many");
+                (part, block, singles)
+            })
+            .collect();
+        each(deal, pieces, |(part, block, singles): (Range<usize>, usize, &mut [T])| {
             let rows = sent.rows_of_block(block, of_panel);
             vectorized(
                 #[inline(always)]
-                || sent.singles_of_block(gathered, columns, rows, 0..depth, singles),
+                || sent.singles_of_block(gathered, columns, rows, part, singles),
             );
         })?;
         let first = share.panels_of(step, height).start * width * height;
@@ -209,14 +226,14 @@ fn update_by<T: Real, D: Deal, const P: usize, const Q: usize>(
             with_subnormals(|| on_blocks(Applied { lanes, singles: &numbers, part }));
         }
     }
-    let (of_matrix, of_vectors) = own.split_at_mut(P * of_panel * share.length);
-    copy_rows(share, step, panels, depth, of_matrix);
+    let (sent, planes) = (share.sent(), P * of_panel + Q);
+    copy_rows(share, step, panels, depth..depth + P * of_panel, own, planes);
     let first = share.panels_of(step, height).start * height;
-    for (plane, out) in of_vectors.chunks_exact_mut(share.length).enumerate() {
-        for ((out, row), place) in
-            out.iter_mut().zip(step * share.length - first..).zip(done + share.device * share.length..)
-        {
-            *out = vectors[Q * place + plane] + parts[(row / height * Q + plane) * height + row % height];
+    for (row, place) in (done + share.device * share.length..).take(share.length).enumerate() {
+        let part = step * share.length - first + row;
+        for plane in 0..Q {
+            let number = parts[(part / height * Q + plane) * height + part % height];
+            own[(row / sent * planes + P * of_panel + plane) * sent + row % sent] = vectors[Q * place + plane] + number;
         }
     }
     Ok(())
@@ -272,12 +289,15 @@ impl<T: Real> OnBlocks<T> for SubtractRows<'_, T> {
     fn run<S: Simd, const V: usize, const M: usize>(self, simd: S) {
         let Self { panels, width, depth, singles, outputs } = self;
         let (panels, singles) = (lanes_mut::<T, S, V>(panels), singles.as_chunks::<M>().0);
+        let mut rest = singles;
         for part in near::<T, S, V>(depth) {
+            let (singles, others) = rest.split_at(outputs / M * part.len());
+            rest = others;
             for panel in panels.chunks_exact_mut(width) {
-                let (left, rest) = panel.split_at_mut(depth);
-                let blocks = rest[..outputs].as_chunks_mut::<M>().0.iter_mut();
-                for (out, right) in blocks.zip(singles.chunks_exact(depth)) {
-                    let sums = product::<T, S, V, M>(simd, &left[part.clone()], &right[part.clone()]);
+                let (left, outs) = panel.split_at_mut(depth);
+                let blocks = outs[..outputs].as_chunks_mut::<M>().0.iter_mut();
+                for (out, right) in blocks.zip(singles.chunks_exact(part.len())) {
+                    let sums = product::<T, S, V, M>(simd, &left[part.clone()], right);
                     subtract::<T, S, V, M>(simd, out, &sums);
                 }
             }
@@ -331,9 +351,10 @@ fn factor_by<T: Real, D: Deal, const P: usize, const Q: usize>(
     let diagonal = &mut diagonals[step * of_diagonal..][..system.rows_of_panels(0) * columns];
     diagonal.fill(T::default());
     let mut part = zeros(Q * system.rows_of_panels(0));
-    for (device, rows) in gathered.chunks_exact(share.of_panel()).enumerate() {
-        for (plane, numbers) in rows.chunks_exact(share.length).enumerate() {
-            for (row, &number) in (device * share.length..).zip(numbers) {
+    let sent = share.sent();
+    for (block, rows) in gathered.chunks_exact((columns + Q) * sent).enumerate() {
+        for (plane, numbers) in rows.chunks_exact(sent).enumerate() {
+            for (row, &number) in (block * sent..).zip(numbers) {
                 if plane < columns {
                     diagonal[system.place(row, columns) + plane * height] = number;
                 } else {

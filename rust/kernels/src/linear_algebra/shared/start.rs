@@ -37,9 +37,10 @@ pub fn start_rows<T: Real, D: Deal>(
                 continue;
             }
             let numbers = &rows[row * right.len()..][..right.len()];
-            // Those behind the row's own panel aren't read.
+            // Those behind the row's own panel aren't read, and those of padding are zero.
             let end = of_device.min((row / share.length + 1) * share.length);
             for (device, numbers) in numbers.chunks_exact(planes * of_device).enumerate() {
+                let end = end.min(count.saturating_sub(device * of_device));
                 for (column, number) in numbers.chunks_exact(planes).take(end).enumerate() {
                     let place = planes * share.place(device, column);
                     for (plane, &number) in number.iter().enumerate() {
