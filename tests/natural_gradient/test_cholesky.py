@@ -64,6 +64,7 @@ def residual(matrix: np.ndarray, right: np.ndarray, solution: Any) -> float:
 
 
 FORMS = {"in Rust": kernel._solve_rows, "by XLA": kernel._solve_by_xla}
+"""The first as devices call it, and what GPUs have."""
 forms = pytest.mark.parametrize("form", FORMS)
 
 
@@ -74,6 +75,8 @@ def on_devices(n_devices: int, matrix: np.ndarray, right: np.ndarray, form: str 
     rows, padded = (np.pad(array, [(0, fill)] * array.ndim) for array in (matrix, right))
     solve = jax.vmap(partial(FORMS[form], side), (0, None), axis_name=AXIS)
     found = jax.jit(solve)(rows.reshape(n_devices, -1, side + fill), padded)
+    if form == "by XLA" and not np.isfinite(found).all():
+        return np.full(side, np.nan)
     return np.asarray(found).reshape(-1)[:side]
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ferroket._compat.sharding import AXIS
 from ferroket.natural_gradient import gram, tiles
 from ferroket.natural_gradient.log_derivatives import Factors, LogDerivatives
 from ferroket.natural_gradient.masks import nested
@@ -106,20 +107,23 @@ def test_products_of_rows(
 
 
 @all_types
-@pytest.mark.parametrize("n_samples", [1, 21, 230])
+@pytest.mark.parametrize(("n_devices", "n_samples"), [(1, 1), (1, 21), (1, 230), (2, 115), (3, 7), (8, 1)])
 def test_systems_of_it(
-    dtypes: tuple[type, type, type], n_components: int, is_holomorphic: bool, n_samples: int
+    dtypes: tuple[type, type, type], n_components: int, is_holomorphic: bool, n_devices: int, n_samples: int
 ) -> None:
-    """Less its means, for right-hand sides less theirs."""
-    derivatives = random_derivatives(dtypes, n_components, is_holomorphic, n_samples)
+    """Less its means, for right-hand sides less theirs; each of several devices is an element of a batch."""
+    derivatives = random_derivatives(dtypes, n_components, is_holomorphic, n_devices * n_samples)
     dtype = np.result_type(*dtypes) if is_holomorphic else np.finfo(np.result_type(*dtypes)).dtype
-    right = np.asarray(random_numbers(np.random.default_rng(7), dtype.type, n_samples, n_components))
-    found = jax.jit(gram.solve_gram)(derivatives, derivatives, right, 0.5 * n_samples)
+    right = np.asarray(random_numbers(np.random.default_rng(7), dtype.type, n_devices * n_samples, n_components))
+    shift = 0.5 * len(right)
+    of_devices = jax.tree.map(lambda array: array.reshape(n_devices, n_samples, *array.shape[1:]), derivatives)
+    solve = jax.vmap(gram.solve_gram, (0, None, None, None), axis_name=AXIS)
+    found = jax.jit(solve)(of_devices, derivatives, right, shift).reshape(right.shape)
     assert found.dtype == dtype
-    matrix = expected(derivatives).reshape(right.size, right.size) + 0.5 * n_samples * np.eye(right.size)
+    matrix = expected(derivatives).reshape(right.size, right.size) + shift * np.eye(right.size)
     solution = np.linalg.solve(matrix, (right - right.mean(axis=0)).reshape(-1)).reshape(right.shape)
     tolerance = 1e-12 if found.real.dtype == np.float64 else 2e-4
-    np.testing.assert_allclose(found, solution, atol=tolerance * (np.abs(right).max() / (0.5 * n_samples)))
+    np.testing.assert_allclose(found, solution, atol=tolerance * (np.abs(right).max() / shift))
 
 
 def test_what_is_no_system_in_rust(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,8 +57,8 @@ def seconds(work: Work, ranks: int, samples: int, network: Network) -> dict[str,
     blocks = Blocks.of(max(1, samples // ranks), ranks)
     shared = 1 / ranks + (1 / blocks.n_steps**2 if ranks > 1 else 0)
     matrix = 8 * samples**2 / 2 if ranks > 1 else 0
-    # A panel has two gathers, and going back a gather and a sum.
-    messages = work.collectives + 4 * blocks.n_steps
+    # A panel has two gathers, and going back a sum.
+    messages = work.collectives + 3 * blocks.n_steps
     return {
         "sampling": work.sampling * times / ranks,
         "local energy": work.local_energy * times / ranks,

@@ -62,21 +62,15 @@ def _solve_rows(side: int, rows: jax.Array, right: jax.Array) -> jax.Array:
     if n_devices == 1:
         # Also where another such call is around this one, on each of several devices.
         solution = ffi.solve_positive(rows[:side, :side], right[:side])
-    elif jax.default_backend() == "cpu":
-        solution = panels.solve_rows(side, rows, right)
     else:
-        return _solve_by_xla(side, rows, right)
-    return _all_or_none(solution)
-
-
-def _all_or_none(solution: jax.Array) -> jax.Array:
+        on_cpus, elsewhere = (partial(function, side) for function in (panels.solve_rows, _solve_by_xla))
+        solution = jax.lax.platform_dependent(rows, right, cpu=on_cpus, default=elsewhere)
     return jnp.where(jnp.isfinite(solution).all(), solution, jnp.nan)
 
 
 def _solve_by_xla(side: int, rows: jax.Array, right: jax.Array) -> jax.Array:
     blocks = Blocks.of(len(rows), rows.shape[1] // len(rows))
-    solution = _solve_backward(blocks, _factor(blocks, _extended(blocks, side, rows, right)))[: len(rows)]
-    return _all_or_none(solution)
+    return _solve_backward(blocks, _factor(blocks, _extended(blocks, side, rows, right)))[: len(rows)]
 
 
 def _extended(blocks: Blocks, side: int, rows: jax.Array, right: jax.Array) -> jax.Array:

@@ -117,8 +117,8 @@ class ShiftedKernel:
         Returns:
             ``(N,)``; NaN in all elements where it isn't positive definite in its precision.
         """
-        if jax.default_backend() == "cpu" and isinstance(self.rows, LogDerivatives):
-            return self._in_rust(right)
+        if isinstance(self.rows, LogDerivatives):
+            return jax.lax.platform_dependent(self, right, cpu=ShiftedKernel._in_rust, default=ShiftedKernel._dense)
         return self._dense(right)
 
     def _dense(self, right: jax.Array) -> jax.Array:
