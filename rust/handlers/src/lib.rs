@@ -94,6 +94,8 @@ mod tests {
                 "ferroket_solve_gram" => "right",
                 "ferroket_network" => "inputs",
                 "ferroket_solve_positive" => "matrix",
+                "ferroket_shared_rows" => "step",
+                name if name.contains("shared") => "device",
                 name if name.contains("chains") => "start",
                 _ => "x",
             };

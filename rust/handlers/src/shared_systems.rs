@@ -82,23 +82,21 @@ fn step(args: &mut Arguments, share: Share) -> Result<usize, Error> {
     found.ok_or_else(|| Error::invalid(format!("panel {step} isn't one of {}", share.steps)))
 }
 
-/// Calls a function for numbers of the type of an argument, by its place among those that aren't updated.
+/// Calls a function for numbers of the type of an argument that isn't updated, behind some others.
 macro_rules! by_type {
-    ($frame:expr, $place:expr, $call:ident) => {{
+    ($frame:expr, $call:ident, $($before:literal),+; $name:literal) => {{
         let mut args = $frame.arguments();
-        for _ in 0..$place {
-            args.any("argument")?;
-        }
-        match args.any("argument")?.dtype() {
+        $(args.any($before)?;)+
+        match args.any($name)?.dtype() {
             DataType::F32 | DataType::C64 => $call::<f32>($frame),
             DataType::F64 | DataType::C128 => $call::<f64>($frame),
-            other => Err(Error::invalid(format!("arrays have dtype {other}, but must have real or complex floats"))),
+            other => Err(Error::invalid(format!("{} has dtype {other}, but must have real or complex floats", $name))),
         }
     }};
 }
 
 fn call_start(frame: &Frame) -> Result<(), Error> {
-    by_type!(frame, 1, start_with)
+    by_type!(frame, start_with, "device"; "rows")
 }
 
 fn start_with<T: Real + Element>(frame: &Frame) -> Result<(), Error>
@@ -126,7 +124,7 @@ where
     start_rows(share, count, [rows, right], panels, vectors, &OnPool(frame))
 }
 
-/// The results that a system starts with: panels of zeros, and vectors.
+/// The results that a system starts with.
 fn started<'a, T: Real + Element>(
     share: Share,
     results: &mut Results<'_, 'a>,
@@ -137,9 +135,7 @@ where
     let (panels, vectors) = (results.any("panels")?, results.typed::<T>("vectors")?);
     panels.expect_dims(&[share.of_rows::<T>()])?;
     vectors.expect_dims(&[share.side(), share.vectors()])?;
-    let (panels, _) = real_numbers_mut::<T>(panels)?;
-    panels.fill(T::default());
-    Ok((panels, vectors.into_mut_slice()))
+    Ok((real_numbers_mut::<T>(panels)?.0, vectors.into_mut_slice()))
 }
 
 /// How many of all each device has.
@@ -159,7 +155,7 @@ fn has_room(share: Share, rows: usize) -> Result<(), Error> {
 }
 
 fn call_start_of_gram(frame: &Frame) -> Result<(), Error> {
-    by_type!(frame, 1, start_of_gram_with)
+    by_type!(frame, start_of_gram_with, "device"; "right")
 }
 
 fn start_of_gram_with<T: Real + Element>(frame: &Frame) -> Result<(), Error>
@@ -202,7 +198,7 @@ fn shape(share: Share, samples: usize, components: usize, side: i64) -> Result<S
 }
 
 fn call_rows(frame: &Frame) -> Result<(), Error> {
-    by_type!(frame, 1, rows_with)
+    by_type!(frame, rows_with, "step"; "panels")
 }
 
 fn rows_with<T: Real + Element>(frame: &Frame) -> Result<(), Error> {
@@ -225,7 +221,7 @@ fn expect(is_right: bool) -> Result<(), Error> {
 }
 
 fn call_update(frame: &Frame) -> Result<(), Error> {
-    by_type!(frame, 2, update_with)
+    by_type!(frame, update_with, "device", "step"; "gathered")
 }
 
 fn update_with<T: Real + Element>(frame: &Frame) -> Result<(), Error> {
@@ -248,7 +244,7 @@ fn update_with<T: Real + Element>(frame: &Frame) -> Result<(), Error> {
 }
 
 fn call_factor(frame: &Frame) -> Result<(), Error> {
-    by_type!(frame, 2, factor_with)
+    by_type!(frame, factor_with, "device", "step"; "gathered")
 }
 
 fn factor_with<T: Real + Element>(frame: &Frame) -> Result<(), Error> {
@@ -278,7 +274,7 @@ fn updated_vectors<'a, T: Real + Element>(
 }
 
 fn call_solve(frame: &Frame) -> Result<(), Error> {
-    by_type!(frame, 2, solve_with)
+    by_type!(frame, solve_with, "device", "step"; "of_panel")
 }
 
 fn solve_with<T: Real + Element>(frame: &Frame) -> Result<(), Error> {
@@ -297,7 +293,7 @@ fn solve_with<T: Real + Element>(frame: &Frame) -> Result<(), Error> {
 }
 
 fn call_solution(frame: &Frame) -> Result<(), Error> {
-    by_type!(frame, 1, solution_with)
+    by_type!(frame, solution_with, "device"; "vectors")
 }
 
 fn solution_with<T: Real + Element>(frame: &Frame) -> Result<(), Error>
@@ -326,4 +322,108 @@ where
         put_solution(share, vectors.as_slice(), solution);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::POOLS;
+    use ferroket_xla_ffi::raw::Handler;
+    use ferroket_xla_ffi::testing::{TestFrame, Threads};
+
+    const SIDE: usize = 16;
+    const SHARE: Share = Share { devices: 1, device: 0, steps: 2, length: 8, is_complex: false };
+
+    fn frame(threads: Threads) -> TestFrame {
+        TestFrame::new(threads)
+            .attr_i64("devices", 1)
+            .attr_i64("steps", 2)
+            .attr_i64("length", 8)
+            .attr_i64("is_complex", 0)
+    }
+
+    /// The panels and vectors that a handler starts with.
+    fn started(mut call: TestFrame, handler: Handler) -> [Vec<f64>; 2] {
+        call = call.result::<f64>(&[SHARE.of_rows::<f64>()]).result::<f64>(&[SIDE, 3]);
+        assert_eq!(call.execute(handler), Ok(()));
+        [call.read(0), call.read(1)]
+    }
+
+    /// Solves what one device has started, by all of its calls.
+    fn solved(threads: Threads, [mut panels, mut vectors]: [Vec<f64>; 2]) -> Vec<f64> {
+        let (of_panels, of_diagonals) = ([panels.len()], [2, SHARE.of_diagonal::<f64>()]);
+        let mut diagonals = vec![0.0; 2 * of_diagonals[1]];
+        for step in [0, 1] {
+            let mut call = frame(threads).arg(&[step], &[]).arg(&panels, &of_panels).result::<f64>(&[8, 8]);
+            assert_eq!(call.execute(rows), Ok(()));
+            let sent = call.read::<f64>(0);
+            let of_step = || frame(threads).arg(&[0_i32], &[]).arg(&[step], &[]);
+            let call = of_step().arg(&sent, &[1, 8, 8]).arg(&vectors, &[SIDE, 3]).arg(&panels, &of_panels);
+            let mut call = call.aliased_result(4).result::<f64>(&[11, 8]);
+            assert_eq!(call.execute(update_panel), Ok(()));
+            let (updated, own) = (call.read::<f64>(0), call.read::<f64>(1));
+            let call = of_step().arg(&own, &[1, 11, 8]).arg(&updated, &of_panels).arg(&vectors, &[SIDE, 3]);
+            let call = call.arg(&diagonals, &of_diagonals);
+            let mut call = call.aliased_result(3).aliased_result(4).aliased_result(5);
+            assert_eq!(call.execute(factor_panel), Ok(()));
+            (panels, vectors, diagonals) = (call.read(0), call.read(1), call.read(2));
+        }
+        let mut sums = vec![0.0; vectors.len()];
+        for step in [1, 0] {
+            let call = frame(threads).arg(&[0_i32], &[]).arg(&[step], &[]);
+            let call = call.arg(&sums[24 * step as usize..][..24], &[8, 3]).arg(&panels, &of_panels);
+            let call = call.arg(&diagonals, &of_diagonals).arg(&vectors, &[SIDE, 3]).arg(&sums, &[SIDE, 3]);
+            let mut call = call.aliased_result(5).aliased_result(6);
+            assert_eq!(call.execute(solve_panel), Ok(()));
+            (vectors, sums) = (call.read(0), call.read(1));
+        }
+        vectors
+    }
+
+    #[test]
+    fn systems_are_solved_on_all_pools() {
+        let number = |place: usize| {
+            if place.is_multiple_of(SIDE + 1) { 20.0 } else { ((place % SIDE + place / SIDE) as f64).sin() }
+        };
+        let matrix: Vec<f64> = (0..SIDE * SIDE).map(number).collect();
+        let right: Vec<f64> = (0..SIDE).map(|place| (place as f64).cos()).collect();
+        let found = POOLS.map(|threads| {
+            let call = frame(threads).arg(&[0_i32], &[]).arg(&matrix, &[SIDE, SIDE]).arg(&right, &[SIDE]);
+            let vectors = solved(threads, started(call.attr_i64("count", SIDE as i64), start));
+            let mut call = frame(threads).arg(&[0_i32], &[]).arg(&vectors, &[SIDE, 3]).result::<f64>(&[SIDE]);
+            assert_eq!(call.execute(solution), Ok(()));
+            call.read::<f64>(0)
+        });
+        for (row, right) in matrix.chunks_exact(SIDE).zip(&right) {
+            let product: f64 = row.iter().zip(&found[0]).map(|(a, x)| a * x).sum();
+            assert!((product - right).abs() < 1e-13);
+        }
+        assert!(found.iter().all(|solution| solution == &found[0]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let message = |call: TestFrame, handler| {
+            let mut call = call.result::<f64>(&[SHARE.of_rows::<f64>()]).result::<f64>(&[SIDE, 3]);
+            call.execute(handler).expect_err("bad").message
+        };
+        let square = vec![1.0; SIDE * SIDE];
+        let call =
+            |device: i32| frame(POOLS[0]).arg(&[device], &[]).arg(&square, &[SIDE, SIDE]).arg(&square[..SIDE], &[SIDE]);
+        assert_eq!(message(call(1).attr_i64("count", 16), start), "the device isn't one of 1");
+        assert_eq!(message(call(0).attr_i64("count", 17), start), "count isn't one of 16 rows");
+        let other = TestFrame::new(POOLS[0]).attr_i64("devices", 3).attr_i64("steps", 1).attr_i64("length", 4);
+        let other = other.attr_i64("is_complex", 0).arg(&[0_i32], &[]).arg(&square, &[SIDE, SIDE]);
+        let expected = "panels have 3 × 4 rows, but must have a multiple of 8";
+        assert_eq!(message(other.arg(&square[..SIDE], &[SIDE]), start), expected);
+        let gram = |components: usize, side: i64| {
+            let call = frame(POOLS[0]).arg(&[0_i32], &[]).arg(&square[..4 * components], &[4, components]);
+            call.arg(&[1.0], &[]).attr_str("terms", "").attr_i64("side", side)
+        };
+        let expected = "3 rows of each sample, but there must be one, or two of real numbers";
+        assert_eq!(message(gram(3, 48), start_of_gram), expected);
+        assert_eq!(message(gram(1, 8), start_of_gram), "the side of tiles isn't a multiple of 48");
+        let mut call = frame(POOLS[0]).arg(&[2_i32], &[]).arg(&[1.0], &[1]).result::<f64>(&[8, 8]);
+        assert_eq!(call.execute(rows).expect_err("bad").message, "panel 2 isn't one of 2");
+    }
 }

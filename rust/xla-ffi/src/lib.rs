@@ -28,7 +28,7 @@
 //! The rest is in the fence around such a function: [`guard()`] answers the runtime's questions about the handler, and
 //! turns errors and panics into XLA's errors; [`Pool`] spreads work over XLA's own threads.
 //!
-//! Handlers announce version 0.1 of the API, and work with every runtime from jaxlib 0.7 on.
+//! Handlers announce version 0.1 of the API, and work with every runtime from jaxlib 0.8 on.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

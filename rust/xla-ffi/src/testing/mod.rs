@@ -62,6 +62,9 @@ pub struct TestFrame {
     attrs: BTreeMap<String, Attribute>,
 }
 
+/// Of buffers, in bytes.
+const ALIGNMENT: usize = 64;
+
 /// A buffer and its memory.
 #[derive(Debug)]
 struct Stored {
@@ -86,8 +89,10 @@ enum Attribute {
 impl Stored {
     fn new(dtype: DataType, dims: &[usize], width: usize, fill: u8) -> Self {
         let bytes = element_count(dims).expect("a shape that fits into memory") * width;
-        let mut memory = vec![u128::from_ne_bytes([fill; 16]); bytes.div_ceil(16)];
-        let start = memory.as_mut_ptr().cast();
+        // Aligned as XLA aligns its buffers.
+        let mut memory = vec![u128::from_ne_bytes([fill; 16]); bytes.div_ceil(16) + ALIGNMENT / 16];
+        let offset = memory.as_ptr().cast::<u8>().align_offset(ALIGNMENT);
+        let start = memory.as_mut_ptr().cast::<u8>().wrapping_add(offset);
         Self::at(start, memory, bytes, dtype, dims.iter().map(|&dim| dim as i64).collect())
     }
 

@@ -10,7 +10,7 @@ use super::{Share, unit};
 use crate::numbers::Real;
 use pulp::Simd;
 
-/// Puts the rows of a device `(n, N)` into panels of lanes, which are zero before, and b `(N,)` into vectors.
+/// Puts the rows of a device `(n, N)` into panels of lanes, and b `(N,)` into vectors.
 ///
 /// What is behind the first `count` of all rows is padding: a unit matrix, as are rows that a device has besides its n.
 ///
@@ -30,7 +30,8 @@ pub fn start_rows<T: Real, D: Deal>(
     assert_eq!([rows.len(), panels.len()], [of_device * right.len(), share.of_rows::<T>()]);
     assert!(of_device <= share.steps * share.length);
     let (height, width) = (Format::of::<T>().height, planes * share.side());
-    each(deal, panels.chunks_exact_mut(width * height).enumerate(), |(panel, lanes)| {
+    each(deal, panels.chunks_exact_mut(width * height).enumerate(), |(panel, lanes): (_, &mut [T])| {
+        lanes.fill(T::default());
         for (lane, row) in (panel * height..(panel + 1) * height).enumerate() {
             if row >= of_device || share.device * of_device + row >= count {
                 put_one(share, row, lanes, lane);
@@ -79,8 +80,8 @@ fn order_of<T>(shape: Shape) -> Order {
     Order { side: shape.side, samples: shape.rows, components: shape.components, unit: unit::<T>() }
 }
 
-/// Puts a device's rows of a Gram matrix with a number on its diagonal into panels of lanes, which are zero before, and
-/// b `(columns, components)` into vectors, beside those without which its means aren't zero: see [`super::super::ntk`].
+/// Puts a device's rows of a Gram matrix with a number on its diagonal into panels of lanes, and b `(columns, components)` into
+/// vectors, beside those without which its means aren't zero: see [`super::super::ntk`].
 ///
 /// The shape is transposed, and the side of its tiles a multiple of 48.
 ///
@@ -114,6 +115,7 @@ pub fn start_gram<T: Real, D: Deal>(
             (0..components).flat_map(|component| samples.clone().map(place(component))).collect()
         })
         .collect();
+    each(deal, panels.chunks_mut(width * height), |lanes| lanes.fill(T::default()))?;
     let stages = stages(terms, shape);
     for number in 0..stages.len() {
         let stage = Stage::new(&stages, number, shape, deal)?;
