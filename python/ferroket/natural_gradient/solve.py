@@ -32,8 +32,8 @@ if _with_fallback is not None:  # NetKet 3.20 has none
 SHARED_FROM = 512
 """The number of unknowns from which several devices share the Cholesky factorisation.
 
-On two ranks with a core each, and real numbers of 64 bits, it takes 1.8 ms there in the place of 2.9, at 2048 84 of
-140, and at 4096 496 of 790. Fewer unknowns gain less than a millisecond, for a program that takes a second more to
+On two ranks with a core each, and real numbers of 64 bits, it takes 1.9 ms there in the place of 2.9, at 2048 43 of
+160, and at 4096 320 of 960. Fewer unknowns gain less than a millisecond, for a program that takes a second more to
 compile.
 """
 

@@ -5,12 +5,11 @@
 //! no pass over all of it, only one more right-hand side for each row that a sample has.
 
 use super::cholesky::{Column, System};
-use super::panels::{Format, Lanes, height, lanes, lanes_mut};
+use super::panels::{Format, lanes, lanes_mut};
 use super::sums::{Region, Stage, Sums, Target};
 use super::terms::{Shape, Term, stages};
 use super::{Deal, each};
 use crate::numbers::Real;
-use aligned_vec::AVec;
 use num_complex::Complex;
 use pulp::Simd;
 
@@ -99,18 +98,26 @@ fn solve<T: Real, D: Deal, const P: usize, const C: usize, const Q: usize>(
     let shape =
         Shape { rows: samples, columns: samples, components: C, device: 0, side, is_complex, is_transposed: false };
     let mut columns = system.columns(|_, _, _: &mut [T]| (), deal)?;
+    // Of the samples of each tile, their columns in it.
+    let of_tile = |tile| {
+        let of_component = move |component| shape.samples(tile).map(move |sample| order.row(sample, component));
+        let first = order.row(shape.samples(tile).start, 0);
+        (0..C).flat_map(of_component).map(|row| row - first).collect()
+    };
+    let places: Vec<Vec<usize>> = (0..order.tiles()).map(of_tile).collect();
     let stages = stages(terms, shape);
     for number in 0..stages.len() {
         let stage = Stage::new(&stages, number, shape, deal)?;
         let tiles = columns.iter_mut().enumerate().flat_map(|(column, Column { diagonal, below, .. })| {
             let tiles = std::iter::once(diagonal).chain(below).zip(column..);
-            tiles.map(move |(lanes, row)| Lower::<T> {
-                row,
+            let places = &places[column];
+            tiles.map(move |(lanes, tile)| TileOfRows::<T> {
+                tile,
                 column,
+                places,
                 lanes,
                 width: system.width(column),
-                rows: order.rows(row),
-                columns: order.rows(column),
+                panels: order.rows(tile) / unit,
                 is_whole: C > 1,
             })
         });
@@ -187,41 +194,43 @@ fn multipliers<const C: usize>(sums: &[[Complex<f64>; 3]; C]) -> [Complex<f64>; 
     found
 }
 
-/// A tile of L, as panels of lanes: the columns of the Gram matrix are its rows.
-struct Lower<'m, T> {
-    row: usize,
-    column: usize,
-    lanes: &'m mut AVec<T>,
-    /// Of its columns, in planes.
-    width: usize,
-    /// The rows and columns of a component.
-    rows: usize,
-    columns: usize,
+/// Rows of L of a tile of samples, as panels of lanes, and of them the columns of another tile.
+pub(super) struct TileOfRows<'m, T> {
+    pub(super) tile: usize,
+    pub(super) column: usize,
+    /// The columns of the samples of that one, for each component.
+    pub(super) places: &'m [usize],
+    pub(super) lanes: &'m mut [T],
+    /// Of all columns, in planes.
+    pub(super) width: usize,
+    /// The panels of a component.
+    pub(super) panels: usize,
     /// Whether there are several components: those of the second one with all of the first are below the diagonal.
-    is_whole: bool,
+    pub(super) is_whole: bool,
 }
 
-impl<T: Real> Lower<'_, T> {
-    /// Where the first column of a panel of rows is: the step to the next one, and the place, for a component of the columns and
-    /// one of the `W` planes of the elements.
+impl<T: Real> TileOfRows<'_, T> {
+    /// Where the lanes of a column are.
     #[inline(always)]
-    fn place<S: Simd, const V: usize, const C: usize, const W: usize>(
+    fn place<const C: usize, const W: usize>(
         &self,
         panel: usize,
         component: usize,
         plane: usize,
-    ) -> (usize, usize) {
+        sample: usize,
+    ) -> usize {
+        let column = self.places[component * (self.places.len() / C) + sample];
         if W > C {
-            return (W, panel * self.width + plane);
+            panel * self.width + W * column + plane
+        } else {
+            (plane * self.panels + panel) * self.width + column
         }
-        let panels = self.rows / height::<T, S, V>();
-        (1, (plane * panels + panel) * self.width + component * self.columns)
     }
 }
 
-impl<T: Real> Target<T> for Lower<'_, T> {
+impl<T: Real> Target<T> for TileOfRows<'_, T> {
     fn place(&self) -> [usize; 2] {
-        [self.column, self.row]
+        [self.column, self.tile]
     }
 
     fn is_whole(&self) -> bool {
@@ -234,14 +243,12 @@ impl<T: Real> Target<T> for Lower<'_, T> {
         region: &Region,
         sums: &mut Sums<T, S, V, M, C, W>,
     ) {
-        let from: &[Lanes<T, S, V>] = lanes::<T, S, V>(self.lanes);
+        let from = lanes::<T, S, V>(self.lanes);
         for (component, sums) in sums.iter_mut().enumerate() {
             for (plane, sums) in sums.iter_mut().enumerate() {
                 for (panel, blocks) in sums.chunks_exact_mut(region.blocks).enumerate() {
-                    let (step, first) = self.place::<S, V, C, W>(panel, component, plane);
-                    let from = from[first..].iter().step_by(step);
-                    for (sum, from) in blocks.as_flattened_mut().iter_mut().zip(from).take(region.rows) {
-                        *sum = *from;
+                    for (sample, sum) in blocks.as_flattened_mut().iter_mut().enumerate().take(region.rows) {
+                        *sum = from[self.place::<C, W>(panel, component, plane, sample)];
                     }
                 }
             }
@@ -258,10 +265,9 @@ impl<T: Real> Target<T> for Lower<'_, T> {
         for (component, sums) in sums.iter().enumerate() {
             for (plane, sums) in sums.iter().enumerate() {
                 for (panel, blocks) in sums.chunks_exact(region.blocks).enumerate() {
-                    let (step, first) = self.place::<S, V, C, W>(panel, component, plane);
-                    let to = lanes_mut::<T, S, V>(self.lanes)[first..].iter_mut().step_by(step);
-                    for (sum, to) in blocks.as_flattened().iter().zip(to).take(region.rows) {
-                        *to = *sum;
+                    for (sample, sum) in blocks.as_flattened().iter().enumerate().take(region.rows) {
+                        let place = self.place::<C, W>(panel, component, plane, sample);
+                        lanes_mut::<T, S, V>(self.lanes)[place] = *sum;
                     }
                 }
             }

@@ -1,14 +1,13 @@
 //! Systems as devices share them: of rows that are written, or of the terms of a Gram matrix, which isn't.
 
 use super::super::cholesky::conjugate;
-use super::super::ntk::{Order, put_centred};
-use super::super::panels::{Format, lanes, lanes_mut};
-use super::super::sums::{Region, Stage, Sums, Target};
+use super::super::ntk::{Order, TileOfRows, put_centred};
+use super::super::panels::Format;
+use super::super::sums::Stage;
 use super::super::terms::{Shape, Term, stages};
 use super::super::{Deal, each};
 use super::{Share, unit};
 use crate::numbers::Real;
-use pulp::Simd;
 
 /// Puts the rows of a device `(n, N)` into panels of lanes, and b `(N,)` into vectors.
 ///
@@ -204,84 +203,4 @@ fn put_of_gram<T: Real, const P: usize, const C: usize, const Q: usize>(
     let mut all = vec![T::default(); shape.columns * C * P];
     put_centred::<T, P, C, Q>(&solutions, &mut all);
     out.copy_from_slice(&all[shape.device * out.len()..][..out.len()]);
-}
-
-/// The rows of a tile of a device's samples, as panels of lanes, and of them the columns of another tile.
-struct TileOfRows<'m, T> {
-    tile: usize,
-    column: usize,
-    /// Of the samples of that one, for each component.
-    places: &'m [usize],
-    lanes: &'m mut [T],
-    /// Of all columns, in planes.
-    width: usize,
-    /// The panels of a component.
-    panels: usize,
-    is_whole: bool,
-}
-
-impl<T: Real> TileOfRows<'_, T> {
-    /// Where the lanes of a column are.
-    #[inline(always)]
-    fn place<const C: usize, const W: usize>(
-        &self,
-        panel: usize,
-        component: usize,
-        plane: usize,
-        sample: usize,
-    ) -> usize {
-        let column = self.places[component * (self.places.len() / C) + sample];
-        if W > C {
-            panel * self.width + W * column + plane
-        } else {
-            (plane * self.panels + panel) * self.width + column
-        }
-    }
-}
-
-impl<T: Real> Target<T> for TileOfRows<'_, T> {
-    fn place(&self) -> [usize; 2] {
-        [self.column, self.tile]
-    }
-
-    fn is_whole(&self) -> bool {
-        self.is_whole
-    }
-
-    #[inline(always)]
-    fn read<S: Simd, const V: usize, const M: usize, const C: usize, const W: usize>(
-        &self,
-        region: &Region,
-        sums: &mut Sums<T, S, V, M, C, W>,
-    ) {
-        let from = lanes::<T, S, V>(self.lanes);
-        for (component, sums) in sums.iter_mut().enumerate() {
-            for (plane, sums) in sums.iter_mut().enumerate() {
-                for (panel, blocks) in sums.chunks_exact_mut(region.blocks).enumerate() {
-                    for (sample, sum) in blocks.as_flattened_mut().iter_mut().enumerate().take(region.rows) {
-                        *sum = from[self.place::<C, W>(panel, component, plane, sample)];
-                    }
-                }
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn write<S: Simd, const V: usize, const M: usize, const C: usize, const W: usize>(
-        &mut self,
-        region: &Region,
-        sums: &Sums<T, S, V, M, C, W>,
-        _is_last: bool,
-    ) {
-        for (component, sums) in sums.iter().enumerate() {
-            for (plane, sums) in sums.iter().enumerate() {
-                for (panel, blocks) in sums.chunks_exact(region.blocks).enumerate() {
-                    for (sample, sum) in blocks.as_flattened().iter().enumerate().take(region.rows) {
-                        let place = self.place::<C, W>(panel, component, plane, sample);
-                        lanes_mut::<T, S, V>(self.lanes)[place] = *sum;
-                    }
-                }
-            }
-        }
-    }
 }
