@@ -18,6 +18,7 @@ from ferroket import ffi
 from ferroket._compat.sharding import AXIS
 from ferroket.natural_gradient import blocks as cuts
 from ferroket.natural_gradient import cholesky as kernel
+from ferroket.natural_gradient import memory
 from ferroket.natural_gradient import solve as systems
 from ferroket.natural_gradient.blocks import Blocks
 from ferroket.natural_gradient.ntk import log_derivatives_of, ntk
@@ -425,6 +426,10 @@ def in_one_process() -> dict[str, np.ndarray]:
     compiled = update_by_ntk.lower(*arguments(MODELS["real"]), **settings).compile().as_text()
     assert "ferroket_shared_start_of_gram" in compiled
     assert not re.search(rf"\[({SAMPLES}|{SAMPLES // 4}),(1,)?{SAMPLES}[,\]]", compiled)
+    log_psi, _, parameters, state, samples = arguments(MODELS["real"])
+    of_sample = memory.log_derivatives_of_sample(log_psi, parameters, state, samples[:1], "real")
+    sizes = [memory.bytes_of_kernel(of_sample, SAMPLES, is_written) for is_written in (False, True)]
+    assert sizes == [2 * SAMPLES**2, 6 * SAMPLES**2]  # a fourth of the matrix, and two copies of it
     words = [systems.in_words(solver, side) for solver, side in WORDS]
     return {**found, **solutions(), "words": np.array(json.dumps(words))}
 

@@ -94,7 +94,7 @@ def test_products_of_rows(
 ) -> None:
     """In one tile, and in several of which the last one isn't full."""
     monkeypatch.setitem(tiles._LENGTH, "cpu", length)
-    monkeypatch.setattr(tiles, "_LENGTH_IN_RUST", length)
+    monkeypatch.setattr(tiles, "LENGTH_IN_RUST", length)
     derivatives = random_derivatives(dtypes, n_components, is_holomorphic)
     by_rows = [gram.cost_of(factors, N_SAMPLES).prefers_rows for factors in derivatives.factors.values()]
     assert by_rows == [False, False, True, False]

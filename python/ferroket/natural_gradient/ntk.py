@@ -111,8 +111,8 @@ class ShiftedKernel:
     def solve(self, right: jax.Array) -> jax.Array:
         """What it is multiplied with to get ``right (N,)``, without a part of it that changes no update.
 
-        On a CPU it isn't written then. What it doesn't return is the mean over the samples, which centred
-        log-derivatives have no use for.
+        On CPUs it isn't written then, unless :func:`~ferroket.natural_gradient.gram.written_reason` says why. What it
+        doesn't return is the mean over the samples, which centred log-derivatives have no use for.
 
         Returns:
             ``(N,)``; NaN in all elements where it isn't positive definite in its precision.

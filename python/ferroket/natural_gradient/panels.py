@@ -15,9 +15,7 @@ from jax.lax import dynamic_slice_in_dim
 from ferroket import ffi
 from ferroket._compat.sharding import AXIS, device
 from ferroket.natural_gradient.blocks import Blocks
-
-_SIDE = 96
-"""How many samples a tile of a Gram matrix has."""
+from ferroket.natural_gradient.tiles import LENGTH_IN_RUST
 
 
 def solve_rows(side: int, rows: jax.Array, right: jax.Array) -> jax.Array:
@@ -51,8 +49,8 @@ def solve_gram(terms: Sequence[tuple[str, Any]], right: jax.Array, shift: jax.Ar
     """
     n_samples, n_components = len(right) // n_devices, right.shape[1]
     system = _system(ffi.rows_of_gram(n_samples, n_components, right.dtype), n_devices, right.dtype)
-    vectors = _solved(system, ffi.start_shared_gram(system, device(), terms, right, shift, _SIDE))
-    return ffi.shared_solution(system, device(), vectors, (n_samples, n_components), _SIDE)
+    vectors = _solved(system, ffi.start_shared_gram(system, device(), terms, right, shift, LENGTH_IN_RUST))
+    return ffi.shared_solution(system, device(), vectors, (n_samples, n_components), LENGTH_IN_RUST)
 
 
 def _system(n_rows: int, n_devices: int, dtype: Any) -> ffi.SharedSystem:

@@ -15,7 +15,7 @@ _LENGTH_ELSEWHERE = 2048
 """Other devices are kept busy by large products."""
 
 
-_LENGTH_IN_RUST = 96
+LENGTH_IN_RUST = 96
 """The same in Rust: whole panels of any vector instructions, and many enough for many threads."""
 
 
@@ -83,7 +83,7 @@ def length_of(n_rows: int) -> int:
 
 def length_in_rust(n_rows: int) -> int:
     """The same for Rust's tiles, of which the last one of a device may be smaller."""
-    return min(n_rows, _LENGTH_IN_RUST)
+    return min(n_rows, LENGTH_IN_RUST)
 
 
 def completed(matrix: jax.Array, length: int) -> jax.Array:
