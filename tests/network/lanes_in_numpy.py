@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ferroket.network.numbers import FUNCTIONS, INSTRUCTIONS
+from ferroket.ffi import INSTRUCTIONS
+from ferroket.network.numbers import FUNCTIONS
 
 _ARGUMENTS = 3
 
@@ -41,12 +42,102 @@ def evaluate(words: np.ndarray, tables: np.ndarray, inputs: np.ndarray) -> np.nd
             rows, depth, kind, out = (take() for _ in range(4))
             function = (np.add, np.maximum, np.minimum, np.multiply)[kind]
             made = function.reduce(memory[take(rows * depth).reshape(rows, depth)], axis=1)
-        else:
+        elif code == 3:
             _map(take, memory, tables)
             continue
+        elif code == 4:
+            _lu(take, memory)
+            continue
+        elif code == 5:
+            batch, n, columns, parts, has_ones, out = (take() for _ in range(6))
+            matrix = _numbers(memory, take(batch * n * n * parts).reshape(batch, n, n, parts))
+            right = _numbers(memory, take(batch * n * columns * parts).reshape(batch, n, columns, parts))
+            made = _parts(np.vectorize(_solved, signature="(n,n),(n,m),()->(n,m)")(matrix, right, has_ones), parts)
+        elif code == 6:
+            batch, n, parts, out = (take() for _ in range(4))
+            matrices = _numbers(memory, take(batch * n * n * parts).reshape(batch, n, n, parts))
+            made = _parts(np.vectorize(_factors, signature="(n,n)->(m)")(matrices), parts)
+        elif code == 7:
+            rows, choices, columns, has_limits, n_tables, out = (take() for _ in range(6))
+            index, table = take(rows), take(rows)
+            of_tables = take(n_tables * choices * columns).reshape(n_tables, choices, columns)
+            wanted = memory[index].astype(int)
+            found = of_tables[table[:, None], wanted.clip(0, choices - 1)]  # (rows, C, columns)
+            made = np.moveaxis(memory[found, np.arange(len(inputs))[:, None]], 1, 2)
+            if has_limits:
+                made[np.broadcast_to(((wanted < 0) | (wanted >= choices))[:, None], made.shape)] = np.nan
+        else:
+            groups, updates, n, columns, out = (take() for _ in range(5))
+            index, places = memory[take(groups * updates)].reshape(groups, updates, -1), take(groups * updates * columns)
+            values = memory[places].reshape(groups, updates, columns, -1)
+            chosen = index[:, :, None] == np.arange(n)[:, None]  # (groups, updates, n, C)
+            made = np.einsum("gunc,gukc->gnkc", chosen, values)
         memory[out : out + made.size // len(inputs)] = made.reshape(-1, len(inputs))
     assert next(stream, None) is None
     return memory[results].T
+
+
+def _numbers(memory: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Real or complex numbers of places ``(..., parts)``, with those of all configurations in front."""
+    parts = np.moveaxis(memory[places], -1, 0)
+    return parts[..., 0] + 1j * parts[..., 1] if parts.shape[-1] > 1 else parts[..., 0]
+
+
+def _parts(numbers: np.ndarray, parts: int) -> np.ndarray:
+    """As they are in memory, those of all configurations behind."""
+    return np.moveaxis(np.stack([numbers.real, numbers.imag][:parts], axis=-1), 0, -1)
+
+
+def _lu(take, memory) -> None:
+    batch, n, parts, of_diagonals, has_triangles = (take() for _ in range(5))
+    of_triangles = take() if has_triangles else None
+    matrices = _numbers(memory, take(batch * n * n * parts).reshape(batch, n, n, parts))
+    for number in range(batch):
+        for lane, matrix in enumerate(matrices[:, number]):
+            lu, pivots, order = _decomposed(matrix)
+            written = np.concatenate([pivots, order, np.stack([lu.diagonal().real, lu.diagonal().imag][:parts], 1).ravel()])
+            memory[of_diagonals + number * len(written) :][: len(written), lane] = written
+            if has_triangles:
+                written = np.stack([lu.real, lu.imag][:parts], axis=-1).ravel()
+                memory[of_triangles + number * len(written) :][: len(written), lane] = written
+
+
+def _decomposed(matrix: np.ndarray) -> tuple[np.ndarray, list[int], list[int]]:
+    """L and U of a matrix, the row that was exchanged with each, and the order of the rows."""
+    lu, pivots, order = matrix.copy(), [], list(range(len(matrix)))
+    for column in range(len(lu)):
+        below = lu[column:, column]
+        pivot = column + int(np.argmax(abs(below.real) + abs(below.imag)))
+        pivots.append(pivot)
+        lu[[column, pivot]] = lu[[pivot, column]]
+        order[column], order[pivot] = order[pivot], order[column]
+        if lu[column, column]:
+            lu[column + 1 :, column] /= lu[column, column]
+        lu[column + 1 :, column + 1 :] -= np.outer(lu[column + 1 :, column], lu[column, column + 1 :])
+    return lu, pivots, order
+
+
+def _solved(matrix: np.ndarray, right: np.ndarray, has_ones: int) -> np.ndarray:
+    matrix = np.tril(matrix)
+    if has_ones:
+        np.fill_diagonal(matrix, 1)
+    return np.linalg.solve(matrix, right)
+
+
+def _factors(matrix: np.ndarray) -> np.ndarray:
+    """Numbers whose product is the Pfaffian of what is below the diagonal."""
+    a = np.tril(matrix, -1)
+    a = a - a.T
+    factors = []
+    while len(a):
+        pivot = 1 + int(np.argmax(abs(a[0, 1:].real) + abs(a[0, 1:].imag)))
+        order = list(range(len(a)))
+        order[1], order[pivot] = order[pivot], order[1]
+        a = a[np.ix_(order, order)]
+        factors.append(a[0, 1] if pivot == 1 else -a[0, 1])
+        outer = np.outer(a[0], a[1]) / a[0, 1] if a[0, 1] else np.zeros_like(a)
+        a = (a + outer.T - outer)[2:, 2:]
+    return np.array(factors)
 
 
 def _map(take, memory, tables) -> None:

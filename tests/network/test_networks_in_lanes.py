@@ -25,7 +25,8 @@ from ferroket.natural_gradient.log_derivatives import in_lanes
 from ferroket.natural_gradient.structure import read as structure_of_parameters
 from ferroket.network import UnreadableError, read, read_function, structure
 from ferroket.network.characters import character_table
-from ferroket.network.numbers import FUNCTIONS, INSTRUCTIONS
+from ferroket.ffi import INSTRUCTIONS
+from ferroket.network.numbers import FUNCTIONS
 from ferroket.network.program import Contract, Map
 from ferroket.network.rules import RULES
 from generated_operators import checks

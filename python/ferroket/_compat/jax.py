@@ -412,3 +412,21 @@ def inputs_of_scan(settings: dict[str, Any]) -> tuple[int, int]:
         return settings["num_consts"], settings["num_carry"]
     constants, carried, _ = settings["ft_in"].unpack()
     return len(constants), len(carried)
+
+
+def index_of_platform(eqn: Any) -> int:
+    """Which of its cases a function that differs by platform is, on the platform of this process."""
+    import jax
+
+    of_cases = eqn.params["platforms"]
+    own = [place for place, names in enumerate(of_cases) if names is not None and jax.default_backend() in names]
+    return own[0] if own else of_cases.index(None)
+
+
+def solution_of(eqn: Any, inputs: Sequence[Any]) -> tuple[Any, Sequence[Any], Sequence[Any]]:
+    """What solves a linear system whose matrix is known as a function: a jaxpr, its constants and its arguments."""
+    solve = eqn.params["jaxprs"].solve
+    lengths = eqn.params["const_lengths"]
+    first = lengths.matvec + lengths.vecmat
+    right = inputs[sum(lengths) :]
+    return solve.jaxpr, solve.consts, [*inputs[first : first + lengths.solve], *right]

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
-from ferroket._compat.jax import inputs_of_scan, jaxpr_of
+from ferroket._compat.jax import index_of_platform, inputs_of_scan, jaxpr_of, solution_of
 from ferroket.ffi.primitives import DEFINITIONS
 from ferroket.models.pairs import sum_over_pairs_p
 
@@ -59,9 +59,16 @@ def inlined(jaxpr: ClosedJaxpr, *, with_loops: bool = False) -> ClosedJaxpr:
         values: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
         for eqn in jaxpr.eqns:
             inputs = [v.val if isinstance(v, Literal) else values[v] for v in eqn.invars]
-            if eqn.primitive.name in (*CALLS, *CUSTOM_CALLS):
+            name = eqn.primitive.name
+            if name in (*CALLS, *CUSTOM_CALLS) or eqn.primitive in DEFINITIONS:
                 results: Sequence[Any] = run(*called(eqn), inputs)
-            elif with_loops and eqn.primitive.name == "scan" and 0 < eqn.params["length"] <= _LONGEST:
+            elif name == "custom_linear_solve":
+                results = run(*solution_of(eqn, inputs))
+            elif name == "platform_index":
+                results = [index_of_platform(eqn)]
+            elif name == "cond" and not isinstance(inputs[0], jax.core.Tracer):
+                results = run(*opened(eqn.params["branches"][int(inputs[0])]), inputs[1:])
+            elif with_loops and name == "scan" and 0 < eqn.params["length"] <= _LONGEST:
                 results = loop(eqn.params, inputs)
             else:
                 results = bind(eqn, inputs)

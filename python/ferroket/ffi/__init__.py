@@ -15,7 +15,7 @@ from ferroket.ffi.family import Attribute, Family
 from ferroket.ffi.first_layer import Layer, connected_sums
 from ferroket.ffi.linear_algebra import gram_tiles, solve_gram, solve_positive
 from ferroket.ffi.local_values import known_local_values
-from ferroket.ffi.network import network, network_results
+from ferroket.ffi.network import INSTRUCTIONS, network, network_results
 from ferroket.ffi.proposals import Chains, chain_proposals
 from ferroket.ffi.shared_systems import (
     SharedSystem,
@@ -30,6 +30,7 @@ from ferroket.ffi.shared_systems import (
 )
 
 __all__ = [
+    "INSTRUCTIONS",
     "Attribute",
     "Chains",
     "ExchangeArguments",

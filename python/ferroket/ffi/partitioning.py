@@ -21,8 +21,8 @@ def along_batch(
 
     Args:
         name: What tells the function from others.
-        function: Takes samples ``(..., N)`` and tables, and gives results ``(..., *dims)``. Among its parameters are
-            the ``family`` and its ``attributes``.
+        function: Takes samples ``(..., N)`` and tables, and gives results ``(..., *dims)``. Among its parameters may be
+            a ``family`` and its ``attributes``, which say what samples consist of that nobody reads; else they are zeros.
         results: The dimensions of each result behind those of the batch, a letter each, from the parameters:
             ``["k n"]``.
     """
@@ -47,7 +47,10 @@ def _along_batch(
     A compiled program is known by the name and the parameters, as they are printed. Where the batch doesn't divide by
     the number of devices, XLA pads the shards with samples that nobody reads: the family says what they hold.
     """
-    filler = functools.partial(params["family"].filler, **dict(params["attributes"]))
+    if "family" in params:
+        filler = functools.partial(params["family"].filler, **dict(params["attributes"]))
+    else:
+        filler = _zeros
 
     # custom_partitioning looks at the signature, so it has to be that of a plain function.
     @custom_partitioning
@@ -76,6 +79,10 @@ def _along_batch(
     partitioned.def_partition(partition=partition, sharding_rule=rule)
     name_partition(partition, f"{name} {params} {rule}")
     return partitioned
+
+
+def _zeros(*_: jax.Array) -> int:
+    return 0
 
 
 def unsharded(x: jax.Array, refusal: str) -> jax.Array:

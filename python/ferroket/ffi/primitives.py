@@ -20,7 +20,7 @@ Function = Callable[..., Sequence[Any]]
 """Of arguments, and of a primitive's parameters by name; it gives the results."""
 
 DEFINITIONS: dict[Primitive, Function] = {}
-"""What primitives stand for that have no call of Rust, in pure JAX: it may be read in their place."""
+"""What primitives stand for, in pure JAX: it may be read in their place."""
 
 _SHARDED = (
     "the samples are sharded, but the compact form is about all samples of one device: call it inside of "
@@ -52,6 +52,7 @@ def make_primitive(
     call: Function | None = None,
     aliases: dict[int, int] | None = None,
     reference: Function | None = None,
+    is_defined: bool = False,
     any_batch: bool = False,
     dims_along_batch: Callable[..., Sequence[str]] | None = None,
     refuses_shards: bool = False,
@@ -69,6 +70,7 @@ def make_primitive(
         call: What calls Rust, where it isn't that alone.
         aliases: Which arguments, by their place, become which results of the handler.
         reference: The results in pure JAX.
+        is_defined: Whether that may be read in its place also where there is a call of Rust, see :data:`DEFINITIONS`.
         any_batch: Whether it takes samples ``(..., N)``, see :func:`batched`.
         dims_along_batch: The dimensions of each result behind those of the batch, from the parameters, if CPUs may have
             samples that are sharded: see :func:`~ferroket.ffi.partitioning.along_batch`.
@@ -87,7 +89,7 @@ def make_primitive(
     primitive.def_impl(lambda *args, **params: compiled(**params)(*args))
     if target:
         call = functools.partial(_call, target, types, aliases)
-    if call is None and reference is not None:
+    if reference is not None and (call is None or is_defined):
         DEFINITIONS[primitive] = reference
         jvp = jvp or functools.partial(_jvp, reference)
     batching.primitive_batchers[primitive] = batch or batched(primitive, any_batch=any_batch)

@@ -32,6 +32,12 @@ def largest(eqn: Any, operands: Sequence[float]) -> float:
         return math.prod(operands)
     if name in ("reduce_sum", "cumsum"):
         return operands[0] * size
+    if name == "scatter-add":
+        return operands[0] + operands[2] * eqn.invars[2].aval.size
+    if name == "rem":
+        return min(operands)
+    if name == "div":
+        return operands[0]
     return max(operands) if name in _KEEPING else math.inf
 
 

@@ -11,21 +11,12 @@ from typing import Any
 
 import numpy as np
 
-INSTRUCTIONS = (
-    *("add", "sub", "mul", "div", "max", "min", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "atan2"),
-    *("neg", "abs", "sign", "signbit", "not", "is_finite", "square", "reciprocal", "sqrt", "rsqrt"),
-    *("exp", "expm1", "log", "log1p", "tanh", "logistic", "softplus", "sin", "cos", "sinh", "cosh", "relu"),
-    *("gelu", "silu", "log_cosh", "select", "elu", "selu"),
-)
-"""What the kernels compute of single numbers; a truth value is 1 or 0. They have the same list, in the same order."""
-
-
 @dataclass(frozen=True, eq=False)
 class Expression:
     """A number for each element of a value.
 
     Attributes:
-        name: one of :data:`INSTRUCTIONS`; or "elements", "table" or "number" for what it begins with.
+        name: one of :data:`~ferroket.ffi.INSTRUCTIONS`; or "elements", "table" or "number" for what it begins with.
         args: the expressions that an instruction takes.
         data: of "elements" their places in memory; of "table" the table, and the place in it of each element or of the
             one number for all; of "number" the number.
@@ -135,6 +126,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "log_cosh": lambda x: np.abs(x) + np.log1p(np.exp(-2 * np.abs(x))) - np.log(2.0),
     "elu": lambda x: np.where(x > 0, x, np.expm1(x)),
     "selu": lambda x: SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(x)),
+    "rem": np.fmod,
+    "quotient": lambda x, y: np.trunc(x / y),
     "select": lambda which, no, yes: np.where(which, yes, no),
 }
 """What each instruction computes, in NumPy: the readable twin of the kernels."""

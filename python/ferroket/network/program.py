@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ferroket import ffi
-from ferroket.network.numbers import INSTRUCTIONS, Expression
+from ferroket.ffi import INSTRUCTIONS
+from ferroket.network.numbers import Expression
 
 Places = np.ndarray
 """Places in memory, of the shape of a value."""
@@ -48,6 +49,11 @@ class Contract:
     weights: Table
     bias: Sequence[tuple[Table, np.ndarray, np.ndarray]] = ()
 
+    @property
+    def outs(self) -> list[Places]:
+        """The places that are written."""
+        return [self.out]
+
     def read(self) -> list[Places]:
         """The places that are read."""
         return [self.places]
@@ -74,6 +80,11 @@ class Pair:
     right: Places
     has_steps: bool
 
+    @property
+    def outs(self) -> list[Places]:
+        """The places that are written."""
+        return [self.out]
+
     def read(self) -> list[Places]:
         """The places that are read."""
         return [self.left, self.right]
@@ -95,6 +106,11 @@ class Reduce:
     kind: str
 
     KINDS = ("sum", "max", "min", "prod")
+
+    @property
+    def outs(self) -> list[Places]:
+        """The places that are written."""
+        return [self.out]
 
     def read(self) -> list[Places]:
         """The places that are read."""
@@ -147,8 +163,144 @@ class Map:
         return words
 
 
-Operation = Contract | Pair | Reduce | Map
-_CODES = (Contract, Pair, Reduce, Map)
+@dataclass(frozen=True, eq=False)
+class Lu:
+    """Matrices P A = L U: ``(B, n, n, parts)``, where numbers have a real part or an imaginary one as well.
+
+    Attributes:
+        diagonals: ``(B, n (2 + parts))``: with which row each was exchanged, the order of the rows, the diagonal of U.
+        triangles: L below the diagonal, and U, of the shape of the matrices; None if nobody reads them.
+    """
+
+    diagonals: Places
+    triangles: Places | None
+    places: Places
+
+    @property
+    def outs(self) -> list[Places]:
+        """The places that are written."""
+        return [self.diagonals, *([] if self.triangles is None else [self.triangles])]
+
+    def read(self) -> list[Places]:
+        """The places that are read."""
+        return [self.places]
+
+    def words(self, at: Callable[[Places], Places], offset: Callable[[Table], int]) -> list[Any]:
+        """The operation as the kernels read it."""
+        batch, n, _, parts = self.places.shape
+        triangles = [0] if self.triangles is None else [1, _first(at(self.triangles))]
+        return [batch, n, parts, _first(at(self.diagonals)), *triangles, at(self.places)]
+
+
+@dataclass(frozen=True, eq=False)
+class Triangular:
+    """X of L X = B, with matrices L ``(B, n, n, parts)``, of which what is above the diagonal isn't read.
+
+    Attributes:
+        out: X, as B ``(B, n, columns, parts)``.
+        has_ones: whether the diagonal is 1, whatever there is.
+    """
+
+    out: Places
+    matrix: Places
+    right: Places
+    has_ones: bool
+
+    @property
+    def outs(self) -> list[Places]:
+        """The places that are written."""
+        return [self.out]
+
+    def read(self) -> list[Places]:
+        """The places that are read."""
+        return [self.matrix, self.right]
+
+    def words(self, at: Callable[[Places], Places], offset: Callable[[Table], int]) -> list[Any]:
+        """The operation as the kernels read it."""
+        return [*self.right.shape, int(self.has_ones), _first(at(self.out)), at(self.matrix), at(self.right)]
+
+
+@dataclass(frozen=True, eq=False)
+class Pfaffian:
+    """Factors ``(B, n / 2, parts)`` of the Pfaffians of skew-symmetric matrices ``(B, n, n, parts)``."""
+
+    out: Places
+    places: Places
+
+    @property
+    def outs(self) -> list[Places]:
+        """The places that are written."""
+        return [self.out]
+
+    def read(self) -> list[Places]:
+        """The places that are read."""
+        return [self.places]
+
+    def words(self, at: Callable[[Places], Places], offset: Callable[[Table], int]) -> list[Any]:
+        """The operation as the kernels read it."""
+        batch, n, _, parts = self.places.shape
+        return [batch, n, parts, _first(at(self.out)), at(self.places)]
+
+
+@dataclass(frozen=True, eq=False)
+class Take:
+    """``out[r, c] = memory[tables[table[r], memory[index[r]], c]]``: elements whose places depend on the configuration.
+
+    Attributes:
+        has_limits: whether what is out of bounds is NaN. Else it is the nearest element.
+    """
+
+    out: Places
+    index: Places
+    table: np.ndarray
+    tables: Places
+    has_limits: bool
+
+    @property
+    def outs(self) -> list[Places]:
+        """The places that are written."""
+        return [self.out]
+
+    def read(self) -> list[Places]:
+        """The places that are read."""
+        return [self.index, self.tables]
+
+    def words(self, at: Callable[[Places], Places], offset: Callable[[Table], int]) -> list[Any]:
+        """The operation as the kernels read it."""
+        n_tables, choices, columns = self.tables.shape
+        head = [len(self.index), choices, columns, int(self.has_limits), n_tables, _first(at(self.out))]
+        return [*head, at(self.index), self.table, at(self.tables)]
+
+
+@dataclass(frozen=True, eq=False)
+class Put:
+    """``out[g, memory[index[g, u]], c] += memory[places[g, u, c]]``, of zeros; what is out of bounds is left out."""
+
+    out: Places
+    index: Places
+    places: Places
+
+    @property
+    def outs(self) -> list[Places]:
+        """The places that are written."""
+        return [self.out]
+
+    def read(self) -> list[Places]:
+        """The places that are read."""
+        return [self.index, self.places]
+
+    def words(self, at: Callable[[Places], Places], offset: Callable[[Table], int]) -> list[Any]:
+        """The operation as the kernels read it."""
+        return [*self.index.shape, *self.out.shape[1:], _first(at(self.out)), at(self.index), at(self.places)]
+
+
+Operation = Contract | Pair | Reduce | Map | Lu | Triangular | Pfaffian | Take | Put
+_CODES = (Contract, Pair, Reduce, Map, Lu, Triangular, Pfaffian, Take, Put)
+
+
+def _first(places: Places) -> Any:
+    """The first one of places one behind the other."""
+    return places.flat[0]
 
 
 def _runs(places: Places) -> tuple[Places, int]:
@@ -250,7 +402,7 @@ def _outs_in_order(memory: Memory, operations: Sequence[Operation]) -> Places:
     """For each place the one that takes its part, so that what products and functions give is one behind the other."""
     where = np.arange(memory.size)
     for operation in operations:
-        outs = operation.outs if isinstance(operation, Map) else [operation.out]
+        outs = operation.outs
         for out in outs if isinstance(operation, Contract | Map) and outs[0].size else ():
             first = memory.starts[np.searchsorted(memory.starts, out.flat[0], "right") - 1]
             where[out.ravel()] = first + np.arange(out.size)
@@ -263,8 +415,7 @@ def needed_operations(memory: Memory, results: Places, operations: Sequence[Oper
     is_read[results] = True
     found: list[Operation] = []
     for operation in reversed(operations):
-        outs = operation.outs if isinstance(operation, Map) else [operation.out]
-        if any(is_read[out].any() for out in outs):
+        if any(is_read[out].any() for out in operation.outs):
             narrowed = _narrowed(operation, is_read)
             found.append(narrowed)
             for places in narrowed.read():
@@ -279,6 +430,8 @@ def _narrowed(operation: Operation, is_read: np.ndarray) -> Operation:
     """Products without the outputs that nothing reads, and functions without such elements."""
     if isinstance(operation, Map):
         return _narrowed_map(operation, is_read)
+    if isinstance(operation, Lu) and operation.triangles is not None and not is_read[operation.triangles].any():
+        return replace(operation, triangles=None)
     if not isinstance(operation, Contract):
         return operation
     which = np.flatnonzero(is_read[operation.out].any(axis=(0, 1)))
@@ -328,8 +481,7 @@ def _shared_memory(
     last = {own: 0}
     written: list[list[int]] = []
     for number, operation in enumerate(operations):
-        outs = operation.outs if isinstance(operation, Map) else [operation.out]
-        written.append([array for out in outs for array in arrays(out)])
+        written.append([array for out in operation.outs for array in arrays(out)])
         for array in [*written[-1], *(array for places in operation.read() for array in arrays(places))]:
             last[array] = number
     last.update(dict.fromkeys(arrays(results), len(operations)))

@@ -249,6 +249,10 @@ class Reader:
         out = self._contract(np.concatenate(places, axis=1), weights, prepare, shape)
         return [out[:, part * positions : (part + 1) * positions] for part in range(len(places))]
 
+    def add(self, operation: Operation) -> None:
+        """Adds an operation whose results have places."""
+        self.operations.append(operation)
+
     def _contract(self, places: Places, weights: Any, prepare: Callable[[Any], Any], shape: Sequence[int]) -> Places:
         groups, depth, width = shape
         table = self.table(weights, prepare, groups * depth * width)

@@ -90,18 +90,23 @@ impl<'a> JastrowArguments<AnyBuffer<'a>> {
     }
 }
 
-/// The orbitals `(P, D, K)` of D determinants, and an attribute, how many fermions each sector has.
+/// The orbitals `(P, D, K)` of D determinants, and attributes: how many fermions each sector has, and from which site on holes
+/// take their place, -1 for none.
 pub(crate) struct SlaterArguments<B> {
     pub(crate) orbitals: B,
     pub(crate) fermions: Vec<usize>,
+    pub(crate) holes: usize,
 }
 
 impl<'a, B: Table<'a>> SlaterArguments<B> {
-    pub(crate) fn read(frame: &Frame, args: &mut Arguments<'_, 'a>, fermions: &str) -> Result<Self, Error> {
+    /// With names of attributes that begin alike.
+    pub(crate) fn read(frame: &Frame, args: &mut Arguments<'_, 'a>, prefix: &str) -> Result<Self, Error> {
         let orbitals = B::read(args, "orbitals", 3)?;
         // No sector has a negative number of fermions; too many are an error further on.
-        let fermions = frame.attr_i64s(fermions)?.into_iter().map(|n| usize::try_from(n).unwrap_or(usize::MAX));
-        Ok(Self { orbitals, fermions: fermions.collect() })
+        let number = |n| usize::try_from(n).unwrap_or(usize::MAX);
+        let fermions = frame.attr_i64s(&format!("{prefix}fermions"))?.into_iter().map(number).collect();
+        let holes = number(frame.attr_i64(&format!("{prefix}holes"))?);
+        Ok(Self { orbitals, fermions, holes })
     }
 }
 
@@ -120,10 +125,10 @@ impl SlaterArguments<AnyBuffer<'_>> {
     }
 
     fn of<T: Real + Element, E: Orbital, const P: usize>(self, sites: usize) -> Result<Slater<E>, Error> {
-        let Self { orbitals, fermions } = self;
+        let Self { orbitals, fermions, holes } = self;
         let (determinants, len) = (orbitals.dims()[1], orbitals.dims()[2]);
         let orbitals = table::<T>(orbitals, &[P, determinants, len])?;
-        let tables = SlaterTables { orbitals, determinants, fermions: &fermions };
+        let tables = SlaterTables { orbitals, determinants, fermions: &fermions, holes };
         Slater::new::<T, P>(tables, sites).map_err(|error| invalid(&error))
     }
 }

@@ -70,7 +70,7 @@ fn call_slater(frame: &Frame) -> Result<(), Error> {
     let mut args = frame.arguments();
     let chains = &Chains::read(frame, &mut args)?;
     with_rule!(chains.frame, args, &chains.sizes, true, rule => {
-        let amplitudes = SlaterArguments::read(frame, &mut args, "fermions")?;
+        let amplitudes = SlaterArguments::read(frame, &mut args, "")?;
         args.finish()?;
         with_determinants!(amplitudes, chains.sites(), determinants => {
             chains.run(|| slater::Walker::new(&determinants), rule)

@@ -11,7 +11,7 @@ use num_complex::Complex;
 
 handler! {
     /// Arguments `n (Ns, D, N)` of uint8, 0 for an empty mode, those of each of D determinants, and their
-    /// `orbitals (P, D, K)`; attributes `fermions`, see `SlaterArguments`, and `rows`; results `log_psi (Ns, D)` of
+    /// `orbitals (P, D, K)`; attributes `fermions` and `holes`, see `SlaterArguments`, and `rows`; results `log_psi (Ns, D)` of
     /// complex64 or complex128, the logarithm of each determinant, and with `rows` its derivatives by all its orbitals,
     /// `rows (Ns, D, K)`, real or complex numbers of that precision.
     pub(crate) fn logarithms = call_logarithms
@@ -20,7 +20,7 @@ handler! {
 handler! {
     /// Arguments `x (C, N)` and `samples (Ns, N)` of uint8, 0 for an empty mode, `sample (C,)` of int32, the sample from
     /// which each configuration differs on a few sites, and the `orbitals (P, D, K)` of determinants that are summed up;
-    /// attribute `fermions`; result `log_ratio (C,)` of complex64 or complex128, the logarithm of ψ(x) / ψ(σ).
+    /// attributes `fermions` and `holes`; result `log_ratio (C,)` of complex64 or complex128, the logarithm of ψ(x) / ψ(σ).
     pub(crate) fn ratios = call_ratios
 }
 
@@ -33,7 +33,7 @@ fn call_logarithms(frame: &Frame) -> Result<(), Error> {
     let n = args.typed::<u8>("n")?;
     n.expect_rank(3)?;
     let [samples, determinants, sites] = [n.dims()[0], n.dims()[1], n.dims()[2]];
-    let orbitals = SlaterArguments::read(frame, &mut args, "fermions")?;
+    let orbitals = SlaterArguments::read(frame, &mut args, "")?;
     args.finish()?;
     let log_psi = results.any("log_psi")?;
     let rows = with_rows.then(|| results.any("rows")).transpose()?;
@@ -111,7 +111,7 @@ fn call_ratios(frame: &Frame) -> Result<(), Error> {
     samples.expect_dims(&[samples.dims()[0], sites])?;
     let sample = args.typed::<i32>("sample")?;
     sample.expect_dims(&[rows])?;
-    let orbitals = SlaterArguments::read(frame, &mut args, "fermions")?;
+    let orbitals = SlaterArguments::read(frame, &mut args, "")?;
     args.finish()?;
     let log_ratio = results.any("log_ratio")?;
     results.finish()?;
@@ -181,7 +181,7 @@ mod tests {
     const ORBITALS: [f64; 6] = [1.0, 0.0, 0.0, 2.0, 3.0, 1.0];
 
     fn logarithms_of(threads: Threads, n: &[u8], dims: &[usize], fermions: &[i64], rows: bool) -> TestFrame {
-        let frame = TestFrame::new(threads).attr_array("fermions", fermions).attr_bool("rows", rows).arg(n, dims);
+        let frame = TestFrame::new(threads).attr_array("fermions", fermions).attr_i64("holes", -1).attr_bool("rows", rows).arg(n, dims);
         frame.arg(&ORBITALS, &[1, 1, 6]).result::<Complex<f64>>(&[dims[0], 1])
     }
 
@@ -213,7 +213,7 @@ mod tests {
         let sample: Vec<i32> = (0..rows as i32).map(|row| row * 2 / rows as i32).collect();
         let psi = [2.0, 1.0, -6.0, 0.0];
         for threads in POOLS {
-            let frame = TestFrame::new(threads).attr_array("fermions", &[2_i64]).arg(&x, &[rows, 3]);
+            let frame = TestFrame::new(threads).attr_array("fermions", &[2_i64]).attr_i64("holes", -1).arg(&x, &[rows, 3]);
             let frame = frame.arg(&[1_u8, 1, 0, 0, 1, 1], &[2, 3]).arg(&sample, &[rows]).arg(&ORBITALS, &[1, 1, 6]);
             let mut frame = frame.result::<Complex<f32>>(&[rows]);
             assert_eq!(frame.execute(ratios), Ok(()));
@@ -231,10 +231,10 @@ mod tests {
         assert!(message(call(&[1; 3], &[1, 1, 3], &[1])).contains("`orbitals` has 6 numbers"));
         assert!(message(call(&[1; 3], &[1, 1, 3], &[4])).contains("there are 4 fermions on 3 modes"));
         assert!(message(call(&[1; 3], &[1, 1, 3], &[])).contains("there are 0 sectors"));
-        let two = TestFrame::new(Threads::None).attr_array("fermions", &[2_i64]).attr_bool("rows", false);
+        let two = TestFrame::new(Threads::None).attr_array("fermions", &[2_i64]).attr_i64("holes", -1).attr_bool("rows", false);
         let two = two.arg(&[1_u8; 6], &[1, 2, 3]).arg(&ORBITALS, &[1, 1, 6]).result::<Complex<f64>>(&[1, 2]);
         assert!(message(two).contains("configurations of 2 determinants, but there are 1"));
-        let ratio = TestFrame::new(Threads::None).attr_array("fermions", &[2_i64]).arg(&[1_u8, 1, 0], &[1, 3]);
+        let ratio = TestFrame::new(Threads::None).attr_array("fermions", &[2_i64]).attr_i64("holes", -1).arg(&[1_u8, 1, 0], &[1, 3]);
         let ratio = ratio.arg(&[1_u8, 1, 1], &[1, 3]).arg(&[0], &[1]).arg(&ORBITALS, &[1, 1, 6]);
         let found = { ratio.result::<Complex<f64>>(&[1]) }.execute(ratios).expect_err("a wrong call").message;
         assert!(found.starts_with("sector 0 has 3 fermions, but the determinant has 2 orbitals there"), "{found}");

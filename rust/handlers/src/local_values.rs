@@ -73,7 +73,7 @@ fn call_jastrow(frame: &Frame) -> Result<(), Error> {
 fn call_slater(frame: &Frame) -> Result<(), Error> {
     let mut args = frame.arguments();
     let samples = Samples::read(frame, &mut args)?;
-    let amplitudes = SlaterArguments::read(frame, &mut args, "fermions")?;
+    let amplitudes = SlaterArguments::read(frame, &mut args, "")?;
     args.finish()?;
     with_determinants!(amplitudes, samples.sites(), determinants => {
         samples.evaluate(determinants.numbers(), || slater::Amplitudes::new(&determinants))

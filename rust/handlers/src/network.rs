@@ -1,9 +1,11 @@
 //! Networks as programs of operations.
 
 use crate::errors::invalid;
+use bytemuck::Pod;
 use ferroket_kernels::network::{Lanes, Program};
 use ferroket_kernels::numbers::Real;
 use ferroket_xla_ffi::{AnyBuffer, Arguments, Buffer, BufferMut, DataType, Element, Error, Frame, Rows, handler};
+use num_complex::Complex;
 
 /// So many products of two numbers are worth a thread's while.
 const MIN_WORK: usize = 1 << 16;
@@ -12,25 +14,32 @@ const MIN_WORK: usize = 1 << 16;
 const LANES: usize = 32;
 
 handler! {
-    /// Arguments `inputs (C, H)`, float32 or float64, and those of [`read_program`]; attribute `widths`; for each of these a result
-    /// `values (C, width)`: together what the program makes of each row.
+    /// Arguments `inputs (C, H)`, float32 or float64, or complex ones, each of which is two numbers, and those of [`read_program`];
+    /// attribute `widths`; for each of these a result `values (C, width)`: together what the program makes of each row.
     pub(crate) fn values = call
 }
 
 fn call(frame: &Frame) -> Result<(), Error> {
     let mut args = frame.arguments();
     let inputs = args.any("inputs")?;
-    if inputs.dtype() == DataType::F32 { run::<f32>(frame, args, inputs) } else { run::<f64>(frame, args, inputs) }
+    match inputs.dtype() {
+        DataType::F32 => run::<f32, f32>(frame, args, inputs),
+        DataType::C64 => run::<f32, Complex<f32>>(frame, args, inputs),
+        DataType::C128 => run::<f64, Complex<f64>>(frame, args, inputs),
+        _ => run::<f64, f64>(frame, args, inputs),
+    }
 }
 
-fn run<'a, T: Real + Element>(
+/// Evaluates a program of numbers T, of inputs each of which is one or two of them.
+fn run<'a, T: Real + Element, I: Element + Pod>(
     frame: &Frame<'a>,
     mut args: Arguments<'_, 'a>,
     inputs: AnyBuffer<'a>,
 ) -> Result<(), Error> {
-    let inputs: Buffer<T> = inputs.typed()?;
+    let inputs: Buffer<I> = inputs.typed()?;
     inputs.expect_rank(2)?;
     let &[rows, width] = inputs.dims() else { unreachable!("there are two dimensions") };
+    let width = width * (size_of::<I>() / size_of::<T>());
     let program = read_program::<T>(&mut args, width)?;
     args.finish()?;
     let all: usize = widths(frame)?.iter().sum();
@@ -45,7 +54,7 @@ fn run<'a, T: Real + Element>(
         values.push(Rows::new(part.into_mut_slice(), width));
     }
     results.finish()?;
-    let inputs = inputs.as_slice();
+    let inputs: &[T] = bytemuck::cast_slice(inputs.as_slice());
     let share = rows.div_ceil(frame.pool().threads()).next_multiple_of(LANES);
     let min = (MIN_WORK / program.work().max(1)).max(share.min(LANES));
     frame.pool().for_each_part(rows, min, values, |range, values| {

@@ -32,7 +32,7 @@ enum FactorArguments {
 }
 
 /// The tables of all factors: those of an RBM, a Jastrow amplitude or determinants, as the handlers of each have them, of
-/// float32 or float64. Attributes `factors`, their names, and those of factor i, as `i_pairs` and `i_fermions`.
+/// float32 or float64. Attributes `factors`, their names, and those of factor i, as `i_pairs`, `i_fermions` and `i_holes`.
 pub(crate) struct ProductArguments(Vec<FactorArguments>);
 
 impl ProductArguments {
@@ -41,7 +41,7 @@ impl ProductArguments {
         let read = |(place, name)| match name {
             "rbm" => Ok(FactorArguments::Rbm(RbmArguments::read(args)?, frame.attr_bool(&format!("{place}_pairs"))?)),
             "jastrow" => Ok(FactorArguments::Jastrow(JastrowArguments::read(args)?)),
-            "slater" => SlaterArguments::read(frame, args, &format!("{place}_fermions")).map(FactorArguments::Slater),
+            "slater" => SlaterArguments::read(frame, args, &format!("{place}_")).map(FactorArguments::Slater),
             _ => Err(Error::invalid(format!("there is no factor '{name}', but 'rbm', 'jastrow' and 'slater'"))),
         };
         names.map(read).collect::<Result<_, _>>().map(Self)
@@ -85,8 +85,9 @@ impl<'a> Machine<'a> {
                     jastrow::Amplitudes::new(tables, sites).map(Self::ComplexJastrow)
                 }
             }
-            FactorArguments::Slater(SlaterArguments { orbitals, fermions }) => {
-                let tables = SlaterTables { orbitals: &orbitals.numbers, determinants: orbitals.dims[1], fermions };
+            FactorArguments::Slater(SlaterArguments { orbitals, fermions, holes }) => {
+                let (numbers, determinants) = (&orbitals.numbers, orbitals.dims[1]);
+                let tables = SlaterTables { orbitals: numbers, determinants, fermions, holes: *holes };
                 if orbitals.dims[0] == 1 {
                     Slater::new::<f64, 1>(tables, sites).map(Self::RealSlater)
                 } else {

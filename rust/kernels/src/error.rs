@@ -57,6 +57,17 @@ pub enum Error {
         /// How many orbitals there are.
         expected: usize,
     },
+    /// There are no pairs of fermions, one of each kind.
+    #[error(
+        "a sample has {excess} more fermions of one kind than of the other, but pairs are made for {expected}: give the state the \
+         Hilbert space of its model"
+    )]
+    Pairs {
+        /// How many more of the first kind.
+        excess: i64,
+        /// How many more there should be.
+        expected: i64,
+    },
     /// A variable names a level of vector instructions that this processor lacks, or none.
     #[error(
         "{variable} is '{value}', but this processor has the levels {names}: set it to one of these, or to {best} for the best \

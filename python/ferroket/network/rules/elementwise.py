@@ -41,7 +41,7 @@ _OF_TRUTH = ("and", "or", "not")
 
 _OF_SIGNED = ("sub", "neg")
 
-_OF_INTEGERS = ("add", "sub", "mul", "neg", "max", "min", "lt", "le", "gt", "ge", "eq", "ne", "select_n")
+_OF_INTEGERS = ("add", "sub", "mul", "neg", "max", "min", "sign", "abs", "lt", "le", "gt", "ge", "eq", "ne", "select_n")
 
 _DEEPEST = 64
 """Longer expressions are written to memory in between."""
@@ -87,6 +87,22 @@ def _elementwise(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequenc
         result = (e.of(name, *(parts[0] for parts in operands)),)
     value = Value(aval.shape, result)
     return [reader.value(reader.places(value)) if max(part.depth for part in result) > _DEEPEST else value]
+
+
+def _of_division(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    """A quotient of integers, or what is left of it: only by numbers that are known, none of which is 0."""
+    shape, e, name = eqn.outvars[0].aval.shape, reader.expressions, eqn.primitive.name
+    if not jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.signedinteger):
+        if name == "div":
+            return _elementwise(reader, eqn, inputs)
+        raise UnreadableError(f"the kernels have no '{name}' of such numbers")
+    divisors = None if isinstance(inputs[1], Value) else reader.constant(inputs[1])
+    if divisors is None or not divisors.all():
+        raise UnreadableError(f"it has '{name}' by integers that aren't known")
+    if (divisors == 1).all():
+        return [Value(shape, (reader.parts_of(inputs[0], shape) if name == "div" else (e.number(0),)))]
+    (x,), (y,) = (reader.parts_of(v, shape) for v in inputs)
+    return [Value(shape, (e.of("quotient" if name == "div" else "rem", x, y),))]
 
 
 def _one_minus_square(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
@@ -190,6 +206,7 @@ def _shift(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Valu
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys((*_OF_REALS, *_BOTH, "real", "imag", "conj", "complex", "select_n", "clamp"), _elementwise),
+    **dict.fromkeys(("div", "rem"), _of_division),
     "one_minus_square": _one_minus_square,
     "polynomial": _polynomial,
     "convert_element_type": _convert,

@@ -11,6 +11,7 @@ from ferroket._compat.sharding import evaluated_eagerly
 from ferroket.ansatz import dependence
 from ferroket.network.program import Places
 from ferroket.network.reader import Operand, Reader, Rule, UnreadableError, Value
+from ferroket.network.rules import indexing
 from ferroket.network.rules.complex_numbers import padded
 
 _SAME = (
@@ -55,9 +56,11 @@ def _move(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value
 
 
 def _gather(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
-    indices = None if isinstance(inputs[1], Value) else reader.constant(inputs[1])
+    if isinstance(inputs[1], Value):
+        return indexing.gather(reader, eqn, inputs)
+    indices = reader.constant(inputs[1])
     if indices is None or not isinstance(inputs[0], Value):
-        raise UnreadableError("it takes elements whose places depend on parameters or on the configuration")
+        raise UnreadableError("it takes elements whose places depend on parameters")
     moved = []
     for places in reader.places(inputs[0]):
         with evaluated_eagerly():
@@ -74,9 +77,11 @@ def _gather(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Val
 def _scatter_add(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
     """Elements that are added to others, at places that are known: what a gather's backward pass consists of."""
     operand, indices, updates = inputs
-    places = None if isinstance(indices, Value) else reader.constant(indices)
+    if isinstance(indices, Value):
+        return indexing.scatter_add(reader, eqn, inputs)
+    places = reader.constant(indices)
     if places is None:
-        raise UnreadableError("it adds to elements whose places depend on parameters or on the configuration")
+        raise UnreadableError("it adds to elements whose places depend on parameters")
     aval, e = eqn.outvars[0].aval, reader.expressions
     with evaluated_eagerly():
         # Where each update goes, from 1 on; 0 is out of bounds.

@@ -349,13 +349,14 @@ mod tests {
         #[test]
         fn local_values_of_determinants(
             modes in 1_usize..=8, fermions in proptest::collection::vec(0.0..=1.0_f64, 1..=3), determinants in 1_usize..=3,
-            groups in 0_usize..=12, samples in 0_usize..=300, seed: u64
+            groups in 0_usize..=12, samples in 0_usize..=300, holes in 0_usize..=24, seed: u64
         ) {
             let rng = &mut StdRng::seed_from_u64(seed);
             let fermions: Vec<usize> = fermions.iter().map(|share: &f64| (share * modes as f64).round() as usize).collect();
             let operator = Operator::random(rng, modes * fermions.len(), groups);
-            let real = RandomSlater::<1>::new(rng, modes, determinants, &fermions);
-            let complex = RandomSlater::<2>::new(rng, modes, determinants, &fermions);
+            let mut real = RandomSlater::<1>::new(rng, modes, determinants, &fermions);
+            let mut complex = RandomSlater::<2>::new(rng, modes, determinants, &fermions);
+            (real.holes, complex.holes) = (holes, holes);
             let samples: Vec<_> = (0..samples).map(|_| real.sample(rng)).collect();
             // Where ψ is nearly 0 ratios are large, and their errors larger.
             operator.compare_slater::<f64, 1>(&real, &samples, 1e-9);

@@ -233,6 +233,8 @@ pub(crate) struct RandomSlater<const P: usize> {
     pub(crate) modes: usize,
     pub(crate) determinants: usize,
     pub(crate) fermions: Vec<usize>,
+    /// See [`SlaterTables::holes`].
+    pub(crate) holes: usize,
     orbitals: Vec<[f64; P]>,
     table: Vec<f64>,
 }
@@ -246,11 +248,11 @@ impl<const P: usize> RandomSlater<P> {
 
     pub(crate) fn of(orbitals: Vec<[f64; P]>, modes: usize, determinants: usize, fermions: &[usize]) -> Self {
         let table = planes(orbitals.len(), |place| orbitals[place]);
-        Self { modes, determinants, fermions: fermions.to_vec(), orbitals, table }
+        Self { modes, determinants, fermions: fermions.to_vec(), holes: usize::MAX, orbitals, table }
     }
 
     pub(crate) fn tables(&self) -> SlaterTables<'_, f64> {
-        SlaterTables { orbitals: &self.table, determinants: self.determinants, fermions: &self.fermions }
+        SlaterTables { orbitals: &self.table, determinants: self.determinants, fermions: &self.fermions, holes: self.holes }
     }
 
     /// A configuration at random, with the right numbers of fermions.
@@ -263,11 +265,16 @@ impl<const P: usize> RandomSlater<P> {
             }
             sample.extend(sector);
         }
+        for index in sample.iter_mut().skip(self.holes) {
+            *index ^= 1;
+        }
         sample
     }
 
     /// ψ by definition; 0 with other numbers of fermions.
     pub(crate) fn psi(&self, sample: &[LocalIndex]) -> Complex<f64> {
+        let flipped = sample.iter().enumerate().map(|(site, &index)| index ^ LocalIndex::from(site >= self.holes));
+        let sample: &[LocalIndex] = &flipped.collect::<Vec<_>>();
         let mut orbitals = self.orbitals.iter();
         (0..self.determinants)
             .map(|_| {

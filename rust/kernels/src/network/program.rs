@@ -189,6 +189,9 @@ struct Evaluate<'r, 'a, T> {
 /// The most vectors of configurations side by side.
 const VECTORS: usize = 2;
 
+/// So many inputs of each lane are read before those of the next one: a line of the cache.
+const OF_LINE: usize = 8;
+
 /// So many results are written for each lane before those of the next one, so that they are read from the nearest cache.
 const AT_ONCE: usize = 64;
 
@@ -210,10 +213,14 @@ impl<T: Real> WithSimd for Evaluate<'_, '_, T> {
             let width = vectors * of_vector;
             let count = width.min(rows - done);
             let tile = &inputs[done * n_inputs..][..count * n_inputs];
-            for (place, numbers) in memory.chunks_exact_mut(width).skip(program.first).take(n_inputs).enumerate() {
-                for (lane, number) in numbers.iter_mut().enumerate() {
+            let of_inputs = &mut memory[program.first * width..][..n_inputs * width];
+            for (block, numbers) in of_inputs.chunks_mut(OF_LINE * width).enumerate() {
+                for lane in 0..width {
                     // Lanes that nobody asks for are those of the last row.
-                    *number = tile[lane.min(count - 1) * n_inputs + place];
+                    let row = &tile[lane.min(count - 1) * n_inputs..][..n_inputs];
+                    for (numbers, &input) in numbers.chunks_exact_mut(width).zip(&row[block * OF_LINE..]) {
+                        numbers[lane] = input;
+                    }
                 }
             }
             let of_tile = done..done + count;

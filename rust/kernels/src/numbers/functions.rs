@@ -48,6 +48,10 @@ pub trait Functions: Copy {
     #[must_use]
     fn abs(x: Self) -> Self;
 
+    /// x without what is behind the point.
+    #[must_use]
+    fn truncated(x: Self) -> Self;
+
     /// Whether the sign of x is negative, also of -0.
     #[must_use]
     fn is_negative(x: Self) -> bool;
@@ -238,6 +242,11 @@ macro_rules! functions {
                 #[inline(always)]
                 fn abs(x: Self) -> Self {
                     x.abs()
+                }
+
+                #[inline(always)]
+                fn truncated(x: Self) -> Self {
+                    x.trunc()
                 }
 
                 #[inline(always)]

@@ -18,7 +18,7 @@ pub use scalars::{MatrixElement, Sample};
 pub use simd::SimdLevel;
 pub use weights::{Ratio, Weight};
 
-pub(crate) use planes::{add_signed, at, complex, lanes, number, planes, planes_mut, sign, vectors, vectors_mut};
+pub(crate) use planes::{add_signed, at, complex, lanes, none, number, planes, planes_mut, sign, vectors, vectors_mut};
 pub(crate) use real::CACHE_LINE;
 pub(crate) use rounding::with_subnormals;
 #[cfg(all(test, target_arch = "x86_64"))]

@@ -17,7 +17,7 @@ pub(crate) fn planes<T, const P: usize>(table: &[T]) -> [&[T]; P] {
     found
 }
 
-const fn none<'a, T>() -> &'a mut [T] {
+pub(crate) const fn none<'a, T>() -> &'a mut [T] {
     &mut []
 }
 

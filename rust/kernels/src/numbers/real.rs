@@ -68,6 +68,18 @@ pub trait Real:
     /// The lesser one of `a` and `b`.
     fn lesser<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
 
+    /// `yes` where `a < b`, and `no` elsewhere: also where one of these is no number.
+    fn where_less<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+        yes: Self::Vector<S>,
+        no: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+
+    /// |a|.
+    fn modulus<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
+
     /// `-a`.
     fn negated<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
 
@@ -82,7 +94,7 @@ pub trait Real:
 }
 
 macro_rules! reals {
-    ($($t:ident, $vector:ident, $splat:ident, $add:ident, $mul:ident, $mul_add:ident, $div:ident, $min:ident, $select:ident, $less_than:ident, $equal:ident, $xor:ident, $product:ident, $least:ident: $narrow:literal, $range:literal, $growth:literal;)+) => {$(
+    ($($t:ident, $vector:ident, $splat:ident, $add:ident, $mul:ident, $mul_add:ident, $div:ident, $min:ident, $select:ident, $less_than:ident, $equal:ident, $xor:ident, $and:ident, $not:ident, $product:ident, $least:ident: $narrow:literal, $range:literal, $growth:literal;)+) => {$(
         impl Real for $t {
             type Vector<S: Simd> = S::$vector;
 
@@ -135,6 +147,22 @@ macro_rules! reals {
             }
 
             #[inline(always)]
+            fn where_less<S: Simd>(
+                simd: S,
+                a: S::$vector,
+                b: S::$vector,
+                yes: S::$vector,
+                no: S::$vector,
+            ) -> S::$vector {
+                simd.$select(simd.$less_than(a, b), yes, no)
+            }
+
+            #[inline(always)]
+            fn modulus<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
+                simd.$and(a, simd.$not(simd.$splat(-0.0)))
+            }
+
+            #[inline(always)]
             fn negated<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
                 // Not the function of this name, which isn't always inlined.
                 simd.$xor(a, simd.$splat(-0.0))
@@ -160,7 +188,7 @@ macro_rules! reals {
 
 reals! {
     f32, f32s, splat_f32s, add_f32s, mul_f32s, mul_add_e_f32s,
-        div_f32s, min_f32s, select_f32s, less_than_f32s, equal_f32s, xor_f32s, reduce_product_f32s, reduce_min_f32s: 2.5, 70.0, 4.0;
+        div_f32s, min_f32s, select_f32s, less_than_f32s, equal_f32s, xor_f32s, and_f32s, not_f32s, reduce_product_f32s, reduce_min_f32s: 2.5, 70.0, 4.0;
     f64, f64s, splat_f64s, add_f64s, mul_f64s, mul_add_e_f64s,
-        div_f64s, min_f64s, select_f64s, less_than_f64s, equal_f64s, xor_f64s, reduce_product_f64s, reduce_min_f64s: 5.0, 600.0, 100.0;
+        div_f64s, min_f64s, select_f64s, less_than_f64s, equal_f64s, xor_f64s, and_f64s, not_f64s, reduce_product_f64s, reduce_min_f64s: 5.0, 600.0, 100.0;
 }

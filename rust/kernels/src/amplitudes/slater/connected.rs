@@ -48,8 +48,9 @@ impl<'a, E: Orbital> ConnectedRatios<'a, E> {
             self.sample = found;
         }
         let sites = own.iter().zip(x).enumerate();
-        let changed = sites.filter_map(|(site, (&from, &to))| ((from != 0) != (to != 0)).then_some((site, from != 0)));
-        self.moves.set(self.slater.modes, changed);
+        let changed = sites.filter(|(_, (from, to))| (**from != 0) != (**to != 0));
+        let changed = changed.map(|(site, (&from, _))| (site, LocalIndex::from(from != 0)));
+        self.moves.set(self.slater.modes, changed.map(|(site, from)| (site, self.slater.is_occupied(site, from))));
         if !self.moves.conserve() {
             return Ok(E::default());
         }
@@ -67,9 +68,11 @@ mod tests {
 
     #[test]
     fn ratios_are_those_of_the_definition() {
-        for (determinants, fermions) in [(1, &[3][..]), (1, &[2, 3]), (3, &[1, 2]), (2, &[0, 4])] {
+        let cases = [(1, &[3][..], 99), (1, &[2, 3], 99), (3, &[1, 2], 99), (2, &[0, 4], 99), (1, &[3], 2), (2, &[2, 5], 6)];
+        for (determinants, fermions, holes) in cases {
             let rng = &mut StdRng::seed_from_u64(2);
-            let random = RandomSlater::<2>::new(rng, 6, determinants, fermions);
+            let mut random = RandomSlater::<2>::new(rng, 6, determinants, fermions);
+            random.holes = holes;
             let sites = 6 * fermions.len();
             let slater = Slater::<Complex<f64>>::new::<f64, 2>(random.tables(), sites).expect("tables");
             let samples: Vec<Vec<LocalIndex>> = (0..3).map(|_| random.sample(rng)).collect();

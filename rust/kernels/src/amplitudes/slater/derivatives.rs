@@ -34,9 +34,9 @@ impl<'a, E: Orbital> LogDerivatives<'a, E> {
         let mut log_psi = Complex::default();
         for sector in &slater.sectors {
             let n = sector.fermions.len();
-            let here = indices[sector.modes.clone()].iter().enumerate();
+            let here = slater.occupations(sector, indices).enumerate();
             self.occupied.clear();
-            self.occupied.extend(here.filter_map(|(mode, &index)| (index != 0).then_some(mode)));
+            self.occupied.extend(here.filter_map(|(mode, is_occupied)| is_occupied.then_some(mode)));
             let (orbitals, occupied) = (slater.orbitals(determinant, sector), self.occupied.iter().copied());
             let found = if let Some(rows) = rows.as_deref_mut() {
                 self.inverse.resize(n * n, E::default());

@@ -103,6 +103,8 @@ pub struct SlaterTables<'a, T> {
     pub determinants: usize,
     /// How many fermions each sector has. All sectors have as many modes.
     pub fermions: &'a [usize],
+    /// From this site on, holes take the place of fermions: a mode counts as occupied where its local index is 0.
+    pub holes: usize,
 }
 
 /// Determinants whose tables were checked.
@@ -114,6 +116,8 @@ pub struct Slater<E> {
     sectors: Vec<Sector>,
     /// How many modes each sector has.
     modes: usize,
+    /// See [`SlaterTables::holes`].
+    holes: usize,
 }
 
 /// Where a sector's numbers are.
@@ -134,7 +138,7 @@ struct Sector {
 impl<E: Orbital> Slater<E> {
     /// Checks the tables, of `P` planes: real orbitals, or real and imaginary parts. There is a mode for each site.
     pub fn new<T: Real, const P: usize>(tables: SlaterTables<T>, sites: usize) -> Result<Self, Error> {
-        let SlaterTables { orbitals, determinants, fermions } = tables;
+        let SlaterTables { orbitals, determinants, fermions, holes } = tables;
         check(!fermions.is_empty() && sites.is_multiple_of(fermions.len()), || {
             format!("there are {} sectors, but must be as many modes in each of {sites}", fermions.len())
         })?;
@@ -163,7 +167,7 @@ impl<E: Orbital> Slater<E> {
         })?;
         let number = |place: usize| complex::<P>(std::array::from_fn(|plane| orbitals[plane * len + place].into()));
         let orbitals = (0..len).map(|place| E::of(number(place))).collect();
-        Ok(Self { orbitals, determinants, sectors, modes })
+        Ok(Self { orbitals, determinants, sectors, modes, holes })
     }
 
     /// How many numbers a sample has, real ones or pairs of them.
@@ -188,12 +192,36 @@ impl<E: Orbital> Slater<E> {
     /// An error if a sample, as local indices, hasn't as many fermions in a sector as orbitals.
     pub fn check(&self, indices: &[LocalIndex]) -> Result<(), Error> {
         for (number, sector) in self.sectors.iter().enumerate() {
-            let found = indices[sector.modes.clone()].iter().filter(|&&index| index != 0).count();
+            let found = self.occupations(sector, indices).filter(|&is_occupied| is_occupied).count();
             if found != sector.fermions.len() {
-                return Err(Error::Fermions { sector: number, found, expected: sector.fermions.len() });
+                return Err(self.error(number, sector, found));
             }
         }
         Ok(())
+    }
+
+    /// Names another number of occupied modes: of fermions, or by how many there are more of one kind than of the other.
+    #[cold]
+    fn error(&self, number: usize, sector: &Sector, found: usize) -> Error {
+        let expected = sector.fermions.len();
+        if !sector.modes.contains(&self.holes) {
+            return Error::Fermions { sector: number, found, expected };
+        }
+        let holes = sector.modes.end - self.holes;
+        Error::Pairs { excess: found as i64 - holes as i64, expected: expected as i64 - holes as i64 }
+    }
+
+    /// Whether a mode with this local index is occupied.
+    #[inline(always)]
+    fn is_occupied(&self, site: usize, index: LocalIndex) -> bool {
+        (index != 0) != (site >= self.holes)
+    }
+
+    /// Whether each mode of a sector is occupied.
+    #[inline(always)]
+    fn occupations<'i>(&self, sector: &Sector, indices: &'i [LocalIndex]) -> impl Iterator<Item = bool> + Clone + use<'i, E> {
+        let holes = self.holes;
+        sector.modes.clone().zip(&indices[sector.modes.clone()]).map(move |(site, &index)| (index != 0) != (site >= holes))
     }
 
     /// The orbitals of a determinant in a sector, `(modes, fermions)`.

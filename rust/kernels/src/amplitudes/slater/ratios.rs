@@ -56,8 +56,9 @@ impl<E: Orbital> Ratios for Amplitudes<'_, E> {
 
     #[inline(always)]
     fn prepare<S: Simd>(&self, _: S, change: &mut Change, sites: &[usize], opposite: &[bool]) {
-        let emptied = [false].into_iter().chain(opposite.iter().copied());
-        change.there.set(self.slater.modes, sites.iter().copied().zip(emptied));
+        let emptied = [false].into_iter().chain(opposite.iter().copied()).map(LocalIndex::from);
+        let changes = sites.iter().copied().zip(emptied);
+        change.there.set(self.slater.modes, changes.map(|(site, index)| (site, self.slater.is_occupied(site, index))));
         change.back.clone_from(&change.there);
         change.back.reverse();
     }

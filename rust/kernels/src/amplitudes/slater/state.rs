@@ -72,8 +72,8 @@ impl<E: Orbital> State<E> {
         self.occupied.clear();
         self.empty.clear();
         for sector in &slater.sectors {
-            let here = &indices[sector.modes.clone()];
-            if here.iter().filter(|&&index| index != 0).count() != sector.fermions.len() {
+            let here = slater.occupations(sector, indices);
+            if here.clone().filter(|&is_occupied| is_occupied).count() != sector.fermions.len() {
                 (self.psi, self.is_zero) = (Determinant::ZERO, true);
                 return;
             }
@@ -82,10 +82,9 @@ impl<E: Orbital> State<E> {
             self.empty.resize(starts[0] + sector.empty.len() + 1, 0);
             self.occupied.resize(starts[1] + sector.fermions.len() + 1, 0);
             let (mut empty, mut occupied) = (0, 0);
-            for (mode, &index) in here.iter().enumerate() {
+            for (mode, is_occupied) in here.enumerate() {
                 self.empty[starts[0] + empty] = mode as u32;
                 self.occupied[starts[1] + occupied] = mode as u32;
-                let is_occupied = index != 0;
                 self.place.push(if is_occupied { occupied } else { empty } as u32);
                 occupied += usize::from(is_occupied);
                 empty += usize::from(!is_occupied);

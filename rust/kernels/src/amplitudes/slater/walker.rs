@@ -39,7 +39,10 @@ impl<E: Orbital> amplitudes::Walker for Walker<'_, E> {
 
     #[inline(always)]
     fn odds<S: Simd>(&mut self, _: S, indices: &[LocalIndex], sites: &[u32]) -> Odds {
-        let changes = sites.iter().map(|&site| (site as usize, indices[site as usize] != 0));
+        let changes = sites.iter().map(|&site| {
+            let site = site as usize;
+            (site, self.slater.is_occupied(site, indices[site]))
+        });
         self.moves.set(self.slater.modes, changes);
         if !self.moves.conserve() {
             return Odds::Squared(0.0);
@@ -91,8 +94,9 @@ mod tests {
             let mut sites = Vec::new();
             for _ in 0..self.rng.random_range(1..=2) {
                 let first = self.rng.random_range(0..self.random.fermions.len()) * self.random.modes;
-                for index in [1, 0] {
-                    let free = (first..first + self.random.modes).filter(|&site| indices[site] == index);
+                for is_occupied in [true, false] {
+                    let is_such = |&site: &usize| self.slater.is_occupied(site, indices[site]) == is_occupied;
+                    let free = (first..first + self.random.modes).filter(is_such);
                     let free = free.map(|site| site as u32).filter(|site| !sites.contains(site));
                     sites.extend(free.choose(self.rng));
                 }
@@ -154,12 +158,13 @@ mod tests {
         #[test]
         fn odds_along_chains(
             modes in 1_usize..=8, fermions in proptest::collection::vec(0.0..=1.0_f64, 1..=3), determinants in 1_usize..=3,
-            seed: u64
+            holes in 0_usize..=24, seed: u64
         ) {
             let rng = &mut StdRng::seed_from_u64(seed);
             let fermions: Vec<usize> = fermions.iter().map(|share: &f64| (share * modes as f64).round() as usize).collect();
-            let real = RandomSlater::<1>::new(rng, modes, determinants, &fermions);
-            let complex = RandomSlater::<2>::new(rng, modes, determinants, &fermions);
+            let mut real = RandomSlater::<1>::new(rng, modes, determinants, &fermions);
+            let mut complex = RandomSlater::<2>::new(rng, modes, determinants, &fermions);
+            (real.holes, complex.holes) = (holes, holes);
             let start = real.sample(rng);
             compare::<f64, 1>(rng, &real, &start, 300);
             compare::<Complex<f64>, 2>(rng, &complex, &start, 300);

@@ -76,12 +76,16 @@ pub(crate) enum Instruction {
     LogCosh,
     Elu,
     Selu,
+    /// What is left of a division of integers.
+    Remainder,
+    /// A quotient of integers, without what is left.
+    Quotient,
     /// Has no number: a result that is an operand.
     Copy,
 }
 
 /// The instructions in the order of their numbers, as `python/ferroket/network/numbers.py` has them.
-const INSTRUCTIONS: [Instruction; 43] = {
+const INSTRUCTIONS: [Instruction; 45] = {
     use Instruction as I;
     [
         I::Add,
@@ -127,6 +131,8 @@ const INSTRUCTIONS: [Instruction; 43] = {
         I::Select,
         I::Elu,
         I::Selu,
+        I::Remainder,
+        I::Quotient,
     ]
 };
 
@@ -140,6 +146,7 @@ impl Instruction {
     fn arity(self) -> usize {
         match self {
             Self::Select => 3,
+            Self::Remainder | Self::Quotient => 2,
             _ if self as usize <= Self::Atan2 as usize => 2,
             _ => 1,
         }
@@ -562,6 +569,8 @@ impl<T: Real> Step<T> {
             I::LogCosh => of_one!(x => functions::log_cosh::<T, FUSED>(x)),
             I::Elu => of_one!(x => functions::elu::<T, FUSED>(x)),
             I::Selu => of_one!(x => functions::selu::<T, FUSED>(x)),
+            I::Remainder => of_two!(x, y => x - y * T::truncated(x / y)),
+            I::Quotient => of_two!(x, y => T::truncated(x / y)),
             I::Copy => of_one!(x => x),
         }
     }
