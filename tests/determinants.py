@@ -13,6 +13,9 @@ BALANCED = nk.hilbert.SpinOrbitalFermions(4, s=1 / 2, n_fermions_per_spin=(2, 2)
 SPINLESS = nk.hilbert.SpinOrbitalFermions(7, n_fermions=3)
 THREE_SPINS = nk.hilbert.SpinOrbitalFermions(3, s=1, n_fermions_per_spin=(2, 0, 1))
 
+RING = np.array([np.roll(np.arange(4), shift) for shift in range(4)])
+"""The translations of four sites."""
+
 _UNRESTRICTED: dict[str, Any] = {"restricted": False}
 _GENERALIZED: dict[str, Any] = {"restricted": False, "generalized": True}
 
@@ -52,6 +55,16 @@ MODELS = {
     ),
     "product of products": fk.models.Product(
         (_product(FERMIONS, nk.models.RBM(alpha=1), **_UNRESTRICTED), nk.models.Jastrow(param_dtype=complex))
+    ),
+    "pairs": fk.models.PairProduct(BALANCED),
+    "pairs, complex": fk.models.PairProduct(BALANCED, param_dtype=complex),
+    "pairs, projected": fk.models.PairProduct(BALANCED, symmetries=RING, characters=[1, -1, 1, -1]),
+    "pairs, correlated": fk.models.Product(
+        (
+            fk.models.PairProduct(BALANCED, translations=RING[::2]),
+            fk.models.Gutzwiller(BALANCED),
+            fk.models.DensityJastrow(BALANCED, translations=RING),
+        )
     ),
 }
 """By name, each with its space."""

@@ -3,7 +3,17 @@
 :func:`register` adds an :class:`Ansatz` of your own.
 """
 
-from ferroket.ansatz import jastrow, product, rbm, rbm_mod_phase, rbm_multi_val, rbm_symm, slater, slater_jastrow
+from ferroket.ansatz import (
+    jastrow,
+    pair_product,
+    product,
+    rbm,
+    rbm_mod_phase,
+    rbm_multi_val,
+    rbm_symm,
+    slater,
+    slater_jastrow,
+)
 from ferroket.ansatz.amplitudes import (
     Amplitudes,
     JastrowAmplitudes,

@@ -148,9 +148,11 @@ class SlaterAmplitudes(Amplitudes):
 
     Args:
         orbitals: M for each sector, ``(D, L, n)`` of D determinants, L modes and n fermions.
+        holes: From this site on, a mode counts as occupied where it is empty; None for none.
     """
 
     orbitals: tuple[jax.Array, ...]
+    holes: int | None = None
 
     kernel = "slater"
 
@@ -160,11 +162,15 @@ class SlaterAmplitudes(Amplitudes):
 
     def attributes(self) -> dict[str, Attribute]:
         """See :class:`Amplitudes`."""
-        return {"fermions": tuple(sector.shape[-1] for sector in self.orbitals)}
+        fermions = tuple(sector.shape[-1] for sector in self.orbitals)
+        return {"fermions": fermions, "holes": -1 if self.holes is None else self.holes}
 
     def log_psi(self, n: jax.Array) -> jax.Array:
         """See :class:`Amplitudes`."""
-        of_each = [log_determinants(n > 0, orbitals) for orbitals in zip(*self.orbitals, strict=True)]
+        n = n > 0
+        if self.holes is not None:
+            n ^= jnp.arange(n.shape[-1]) >= self.holes
+        of_each = [log_determinants(n, orbitals) for orbitals in zip(*self.orbitals, strict=True)]
         return jax.nn.logsumexp(jnp.stack(of_each), axis=0)
 
     def log_modulus(self) -> Amplitudes:

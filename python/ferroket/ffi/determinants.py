@@ -50,7 +50,7 @@ def _call(n: jax.Array, *orbitals: jax.Array, rows: bool) -> list[jax.Array]:
     results = [jax.ShapeDtypeStruct((samples, determinants), _complex(orbitals))]
     if rows:
         results.append(jax.ShapeDtypeStruct((samples, determinants, numbers.shape[-1]), orbitals[0].dtype))
-    log_psi, *of_all = call_rust("ferroket_determinants", results, n, numbers, fermions=fermions, rows=rows)
+    log_psi, *of_all = call_rust("ferroket_determinants", results, n, numbers, fermions=fermions, holes=-1, rows=rows)
     ends = pairwise(accumulate((sector[0].size for sector in orbitals), initial=0))
     return [
         log_psi,
@@ -167,7 +167,7 @@ def determinant_ratios(n: jax.Array, samples: jax.Array, sample: jax.Array, orbi
     """
     numbers, fermions = _tables([sector[None] for sector in orbitals])
     args = (n != 0, samples != 0, sample.astype(np.int32), numbers)
-    (log_ratios,) = determinant_ratios_p(*args, fermions=fermions)
+    (log_ratios,) = determinant_ratios_p(*args, fermions=fermions, holes=-1)
     return log_ratios
 
 

@@ -1,7 +1,20 @@
 """Flax modules that NetKet doesn't have, and whose amplitude ratios are known."""
 
+from ferroket.models.correlations import DensityJastrow, DoublonHolon, Gutzwiller
 from ferroket.models.determinants import Backflow, HiddenFermions
+from ferroket.models.pair_product import PairProduct
 from ferroket.models.product import Product
 from ferroket.models.slater_jastrow import SlaterJastrow
+from ferroket.models.ties import sublattice_translations
 
-__all__ = ["Backflow", "HiddenFermions", "Product", "SlaterJastrow"]
+__all__ = [
+    "Backflow",
+    "DensityJastrow",
+    "DoublonHolon",
+    "Gutzwiller",
+    "HiddenFermions",
+    "PairProduct",
+    "Product",
+    "SlaterJastrow",
+    "sublattice_translations",
+]

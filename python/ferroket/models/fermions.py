@@ -7,10 +7,17 @@ import jax.numpy as jnp
 import netket as nk
 
 
-def check_fermions(hilbert: Any, model: str) -> None:
-    """Raises :class:`TypeError` unless a space has fixed numbers of fermions."""
+def check_fermions(hilbert: Any, model: str, *, spins: int | None = None) -> None:
+    """Raises an error unless a space has a fixed number of fermions, with so many spins if that is said.
+
+    Raises:
+        TypeError: It isn't one of fermions in second quantisation, or has no fixed number of them.
+        ValueError: There is another number of spins.
+    """
     if not isinstance(hilbert, nk.hilbert.SpinOrbitalFermions):
         raise TypeError(f"{model} takes a nk.hilbert.SpinOrbitalFermions, but got {hilbert!r}")
+    if spins is not None and hilbert.n_spin_subsectors != spins:
+        raise ValueError(f"{model} takes fermions of {spins} spins, but {hilbert!r} has {hilbert.n_spin_subsectors}")
     if hilbert.n_fermions is None:
         raise TypeError(f"{model} takes a space with a fixed number of fermions, but {hilbert!r} has none")
 

@@ -1,6 +1,7 @@
 """What of a network is evaluated in another way than by the network itself."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,20 +62,17 @@ def structure(log_psi: LogPsi, variables: Any, x: Any, *, key: Any) -> Structure
 
 
 def _found(log_psi: LogPsi, variables: Any, x: Any) -> Structure:
-    reason = None
     layer = first_layer.read(log_psi, variables, x)
     if layer is not None:
-        try:
+        with suppress(UnreadableError):
             return Structure(layer, _rest(layer, variables, x))
-        except UnreadableError as error:
-            reason = str(error)
     dtype = jax.eval_shape(log_psi, variables, jax.ShapeDtypeStruct((1, *x.shape), x.dtype)).dtype
     whole = first_layer.of_configuration(log_psi, jnp.finfo(dtype).dtype, x)
     try:
         return Structure(whole, _rest(whole, variables, x))
     except UnreadableError as error:
         what = "it" if layer is None else "the rest"
-        return Structure(layer, None, f"XLA evaluates {what}: {reason or error}")
+        return Structure(layer, None, f"XLA evaluates {what}: {error}")
 
 
 def _rest(layer: FirstLayer, variables: Any, x: Any) -> Program:

@@ -181,7 +181,11 @@ mod tests {
     const ORBITALS: [f64; 6] = [1.0, 0.0, 0.0, 2.0, 3.0, 1.0];
 
     fn logarithms_of(threads: Threads, n: &[u8], dims: &[usize], fermions: &[i64], rows: bool) -> TestFrame {
-        let frame = TestFrame::new(threads).attr_array("fermions", fermions).attr_i64("holes", -1).attr_bool("rows", rows).arg(n, dims);
+        let frame = TestFrame::new(threads)
+            .attr_array("fermions", fermions)
+            .attr_i64("holes", -1)
+            .attr_bool("rows", rows)
+            .arg(n, dims);
         frame.arg(&ORBITALS, &[1, 1, 6]).result::<Complex<f64>>(&[dims[0], 1])
     }
 
@@ -213,7 +217,8 @@ mod tests {
         let sample: Vec<i32> = (0..rows as i32).map(|row| row * 2 / rows as i32).collect();
         let psi = [2.0, 1.0, -6.0, 0.0];
         for threads in POOLS {
-            let frame = TestFrame::new(threads).attr_array("fermions", &[2_i64]).attr_i64("holes", -1).arg(&x, &[rows, 3]);
+            let frame =
+                TestFrame::new(threads).attr_array("fermions", &[2_i64]).attr_i64("holes", -1).arg(&x, &[rows, 3]);
             let frame = frame.arg(&[1_u8, 1, 0, 0, 1, 1], &[2, 3]).arg(&sample, &[rows]).arg(&ORBITALS, &[1, 1, 6]);
             let mut frame = frame.result::<Complex<f32>>(&[rows]);
             assert_eq!(frame.execute(ratios), Ok(()));
@@ -231,10 +236,16 @@ mod tests {
         assert!(message(call(&[1; 3], &[1, 1, 3], &[1])).contains("`orbitals` has 6 numbers"));
         assert!(message(call(&[1; 3], &[1, 1, 3], &[4])).contains("there are 4 fermions on 3 modes"));
         assert!(message(call(&[1; 3], &[1, 1, 3], &[])).contains("there are 0 sectors"));
-        let two = TestFrame::new(Threads::None).attr_array("fermions", &[2_i64]).attr_i64("holes", -1).attr_bool("rows", false);
+        let two = TestFrame::new(Threads::None)
+            .attr_array("fermions", &[2_i64])
+            .attr_i64("holes", -1)
+            .attr_bool("rows", false);
         let two = two.arg(&[1_u8; 6], &[1, 2, 3]).arg(&ORBITALS, &[1, 1, 6]).result::<Complex<f64>>(&[1, 2]);
         assert!(message(two).contains("configurations of 2 determinants, but there are 1"));
-        let ratio = TestFrame::new(Threads::None).attr_array("fermions", &[2_i64]).attr_i64("holes", -1).arg(&[1_u8, 1, 0], &[1, 3]);
+        let ratio = TestFrame::new(Threads::None)
+            .attr_array("fermions", &[2_i64])
+            .attr_i64("holes", -1)
+            .arg(&[1_u8, 1, 0], &[1, 3]);
         let ratio = ratio.arg(&[1_u8, 1, 1], &[1, 3]).arg(&[0], &[1]).arg(&ORBITALS, &[1, 1, 6]);
         let found = { ratio.result::<Complex<f64>>(&[1]) }.execute(ratios).expect_err("a wrong call").message;
         assert!(found.starts_with("sector 0 has 3 fermions, but the determinant has 2 orbitals there"), "{found}");

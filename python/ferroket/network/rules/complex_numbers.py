@@ -132,6 +132,8 @@ def _sum_of(name: str) -> Callable[[Expressions, Complex, Complex], Complex]:
 FUNCTIONS: dict[str, Callable[..., Complex]] = {
     "add": _sum_of("add"),
     "sub": _sum_of("sub"),
+    "eq": lambda e, a, b: (e.of("and", *(e.of("eq", x, y) for x, y in zip(a, b, strict=True))),),
+    "ne": lambda e, a, b: (e.of("or", *(e.of("ne", x, y) for x, y in zip(a, b, strict=True))),),
     "neg": lambda e, x: tuple(e.of("neg", part) for part in x),
     "mul": _times,
     "div": _over,

@@ -252,7 +252,12 @@ impl<const P: usize> RandomSlater<P> {
     }
 
     pub(crate) fn tables(&self) -> SlaterTables<'_, f64> {
-        SlaterTables { orbitals: &self.table, determinants: self.determinants, fermions: &self.fermions, holes: self.holes }
+        SlaterTables {
+            orbitals: &self.table,
+            determinants: self.determinants,
+            fermions: &self.fermions,
+            holes: self.holes,
+        }
     }
 
     /// A configuration at random, with the right numbers of fermions.

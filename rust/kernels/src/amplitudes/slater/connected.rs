@@ -68,7 +68,8 @@ mod tests {
 
     #[test]
     fn ratios_are_those_of_the_definition() {
-        let cases = [(1, &[3][..], 99), (1, &[2, 3], 99), (3, &[1, 2], 99), (2, &[0, 4], 99), (1, &[3], 2), (2, &[2, 5], 6)];
+        let cases =
+            [(1, &[3][..], 99), (1, &[2, 3], 99), (3, &[1, 2], 99), (2, &[0, 4], 99), (1, &[3], 2), (2, &[2, 5], 6)];
         for (determinants, fermions, holes) in cases {
             let rng = &mut StdRng::seed_from_u64(2);
             let mut random = RandomSlater::<2>::new(rng, 6, determinants, fermions);

@@ -219,9 +219,17 @@ impl<E: Orbital> Slater<E> {
 
     /// Whether each mode of a sector is occupied.
     #[inline(always)]
-    fn occupations<'i>(&self, sector: &Sector, indices: &'i [LocalIndex]) -> impl Iterator<Item = bool> + Clone + use<'i, E> {
+    fn occupations<'i>(
+        &self,
+        sector: &Sector,
+        indices: &'i [LocalIndex],
+    ) -> impl Iterator<Item = bool> + Clone + use<'i, E> {
         let holes = self.holes;
-        sector.modes.clone().zip(&indices[sector.modes.clone()]).map(move |(site, &index)| (index != 0) != (site >= holes))
+        sector
+            .modes
+            .clone()
+            .zip(&indices[sector.modes.clone()])
+            .map(move |(site, &index)| (index != 0) != (site >= holes))
     }
 
     /// The orbitals of a determinant in a sector, `(modes, fermions)`.

@@ -1,0 +1,96 @@
+"""``fk.models.PairProduct``, and the factors of correlations beside it."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ferroket.ansatz.amplitudes import Amplitudes, JastrowAmplitudes, SlaterAmplitudes
+from ferroket.ansatz.registry import Almost, Ansatz, other_type, register
+from ferroket.ansatz.slater import other_space
+from ferroket.models import DensityJastrow, Gutzwiller, PairProduct
+from ferroket.models.correlations import jastrow_orbits
+from ferroket.models.pair_product import pair_matrices, projection
+from ferroket.models.ties import orbits_of_sites, permutations_of
+
+
+class _PairProduct(Ansatz):
+    """Pairs of unequal spins: a Slater determinant of the fermions of one spin, and of the holes of the other one.
+
+    The matrix of orbitals is f for the modes of the first spin, and diagonal for those of the second one. The rows of L − n
+    holes leave det f of the columns that are occupied, up to a sign that those of the diagonal make up for.
+    """
+
+    name = "PairProduct"
+
+    def why_not(self, model: Any) -> str | None:
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        if reason := other_type(model, PairProduct):
+            return reason
+        return Almost("pairs of equal spins are Pfaffians, of which ratios aren't known") if model.general else None
+
+    def why_not_on(self, model: Any, hilbert: Any) -> str | None:
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        return other_space(model, hilbert)
+
+    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        f, (_, characters) = pair_matrices(model, variables["params"]["pairs"]), projection(model)
+        signs = jnp.diag((-1.0) ** np.arange(f.shape[-1]))
+        orbitals = jnp.concatenate([f, jnp.broadcast_to(signs, f.shape)], axis=1)
+        if (characters != 1).any():
+            dtype = jnp.promote_types(f.dtype, jnp.result_type(characters.dtype, jnp.float32))
+            of_first = characters.astype(dtype)[:, None]
+            orbitals = orbitals.astype(dtype).at[:, :, 0].multiply(of_first)
+        return SlaterAmplitudes((orbitals,), holes=f.shape[-1])
+
+
+class _DensityJastrow(Ansatz):
+    """Pairs of densities."""
+
+    name = "DensityJastrow"
+
+    def why_not(self, model: Any) -> str | None:
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        return other_type(model, DensityJastrow)
+
+    def why_not_on(self, model: Any, hilbert: Any) -> str | None:
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        return other_space(model, hilbert)
+
+    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        sites = model.hilbert.n_orbitals
+        v = variables["params"]["jastrow"][jastrow_orbits(model.translations, sites)]
+        lower = jnp.zeros((sites, sites), v.dtype).at[np.tril_indices(sites, k=-1)].set(v)
+        both = lower + lower.T
+        sectors = first.size // sites
+        pairs = jnp.kron(jnp.ones((sectors, sectors)), both)
+        return JastrowAmplitudes(-jnp.tile(both.sum(axis=1), sectors), pairs)
+
+
+class _Gutzwiller(Ansatz):
+    """Pairs of fermions on a site."""
+
+    name = "Gutzwiller"
+
+    def why_not(self, model: Any) -> str | None:
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        return other_type(model, Gutzwiller)
+
+    def why_not_on(self, model: Any, hilbert: Any) -> str | None:
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        return other_space(model, hilbert)
+
+    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        orbits = orbits_of_sites(permutations_of(model.translations, model.hilbert.n_orbitals))
+        g = variables["params"]["gutzwiller"][orbits]
+        pairs = jnp.kron(1 - jnp.eye(2), jnp.diag(g))
+        return JastrowAmplitudes(jnp.zeros_like(pairs[0]), pairs)
+
+
+register(_PairProduct())
+register(_DensityJastrow())
+register(_Gutzwiller())

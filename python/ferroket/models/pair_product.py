@@ -1,0 +1,143 @@
+"""Pair product states: determinants and Pfaffians of the amplitudes of pairs of fermions."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import netket as nk
+import numpy as np
+
+from ferroket.linalg import logdet, logpfaffian
+from ferroket.models.fermions import check_fermions, occupied_rows
+from ferroket.models.ties import hashable, orbits_of_pairs, orbits_of_skew_pairs, permutations_of
+
+
+class PairProduct(nn.Module):
+    r"""A condensate of pairs of fermions, with a fixed number of them.
+
+    .. math::
+
+        |\psi\rangle = \Big( \sum_{ij} f_{ij}\, c^\dagger_{i\uparrow} c^\dagger_{j\downarrow} \Big)^{n/2} |0\rangle,
+        \qquad \psi(n) = \det f_{R_\uparrow R_\downarrow}
+
+    with the occupied sites :math:`R_s` of each spin. With ``general`` pairs of equal spins are paired too, and
+    :math:`\psi(n) = \mathrm{Pf}\, F_{R R}` with a skew-symmetric F of all modes. J. P. Bouchaud, A. Georges and C. Lhuillier,
+    J. Phys. (Paris) 49, 553 (1988); it is the state of mVMC: T. Misawa et al., Comput. Phys. Commun. 235, 447 (2019).
+
+    With ``symmetries`` g and ``characters`` χ it is projected, :math:`\psi(n) = \sum_g \chi_g \det f^g_{R_\uparrow R_\downarrow}` with
+    :math:`f^g_{ij} = f_{g(i) g(j)}`: onto a momentum, or a representation of the point group.
+
+    The parameter is ``pairs``: f, ``(L L,)``, row by row; or one number for each orbit of pairs of sites under the
+    translations. If it is general, one number for each orbit of unordered pairs of modes that isn't 0.
+    Correlations are factors beside it: ``Product((PairProduct(hilbert), Gutzwiller(hilbert), DensityJastrow(hilbert)))``.
+
+    Raises:
+        TypeError: When its parameters are made, if the Hilbert space isn't one of fermions, or has no fixed number of
+            them.
+        ValueError: Alike, if there are no two spins with as many fermions, or, if it is general, an odd number of
+            fermions; if translations or symmetries aren't permutations of the sites, or have other numbers of characters.
+    """
+
+    hilbert: Any
+    """The :class:`netket.hilbert.SpinOrbitalFermions`, with fixed numbers of fermions."""
+
+    general: bool = False
+    """Whether fermions of the same spin are paired, too."""
+
+    translations: Any = None
+    """Permutations of sites under which f doesn't change: a permutation group or an array ``(G, L)``, see
+    :func:`sublattice_translations`."""
+
+    symmetries: Any = None
+    """Permutations of sites that the state is projected with, alike."""
+
+    characters: Any = None
+    """χ of each of the symmetries; 1 by default."""
+
+    kernel_init: Any = nn.initializers.normal(1.0)
+    """Initialises f."""
+
+    param_dtype: Any = float
+    """The dtype of f, real or complex."""
+
+    def __post_init__(self) -> None:
+        """Makes arrays hashable, as JAX wants models to be."""
+        for name in ("translations", "symmetries", "characters"):
+            setattr(self, name, hashable(getattr(self, name)))
+        super().__post_init__()
+
+    def setup(self) -> None:
+        """Makes the parameters."""
+        check_fermions(self.hilbert, type(self).__name__, spins=None if self.general else 2)
+        fermions = self.hilbert.n_fermions_per_spin
+        if self.general and self.hilbert.n_fermions % 2:
+            raise ValueError(f"pairs of {self.hilbert.n_fermions} fermions leave one alone: an even number makes pairs")
+        if not self.general and fermions[0] != fermions[1]:
+            raise ValueError(
+                f"pairs of unequal spins are made of as many fermions of each, not {fermions}: with general=True there are "
+                "others, too"
+            )
+        self.elements = pair_elements(self)
+        self.pairs = self.param("pairs", self.kernel_init, (n_parameters(self),), self.param_dtype)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """``ln ψ`` of occupations ``(..., N)``, complex ``(...)``."""
+        return log_sum(self._log_psi(x), projection(self)[1])
+
+    def _log_psi(self, x: jax.Array) -> jax.Array:
+        """Those of each of the symmetries, ``(..., G)``."""
+        f = pair_matrices(self, self.pairs)
+        if self.general:
+            rows = occupied_rows(f, x[..., None, :], self.hilbert.n_fermions)
+            return logpfaffian(occupied_rows(rows.swapaxes(-1, -2), x[..., None, :], self.hilbert.n_fermions))
+        first, second = jnp.split(x[..., None, :], 2, axis=-1)
+        rows = occupied_rows(f, first, self.hilbert.n_fermions_per_spin[0])
+        return logdet(occupied_rows(rows.swapaxes(-1, -2), second, self.hilbert.n_fermions_per_spin[1]))
+
+
+def log_sum(log_psi: jax.Array, characters: np.ndarray) -> jax.Array:
+    """The logarithm of Σ_g χ_g ψ_g, complex ``(...)``, from those of ψ_g, ``(..., G)``."""
+    if characters.size == 1:
+        return log_psi[..., 0] + np.log(characters[0] + 0j)
+    result: jax.Array = nk.jax.logsumexp_cplx(log_psi, b=characters, axis=-1)
+    return result
+
+
+def pair_elements(model: PairProduct) -> tuple[np.ndarray, np.ndarray]:
+    """Which parameter each element of f, or of F, has, and what it is multiplied with: both ``(L, L)``."""
+    permutations = permutations_of(model.translations, model.hilbert.n_orbitals)
+    if not model.general:
+        orbits = orbits_of_pairs(permutations, ordered=True)
+        return orbits, np.ones(orbits.shape)
+    spins, sites = model.hilbert.n_spin_subsectors, model.hilbert.n_orbitals
+    of_modes = np.concatenate([permutations + spin * sites for spin in range(spins)], axis=1)
+    return orbits_of_skew_pairs(of_modes)
+
+
+def n_parameters(model: PairProduct) -> int:
+    """How many numbers f is made of."""
+    orbits, sign = pair_elements(model)
+    return int(orbits[sign != 0].max(initial=-1)) + 1
+
+
+def projection(model: PairProduct) -> tuple[np.ndarray, np.ndarray]:
+    """The permutations of modes that a state is projected with, ``(G, ·)``, and their characters, ``(G,)``."""
+    sites = model.hilbert.n_orbitals
+    permutations = permutations_of(model.symmetries, sites)
+    if model.general:
+        spins = model.hilbert.n_spin_subsectors
+        permutations = np.concatenate([permutations + spin * sites for spin in range(spins)], axis=1)
+    characters = np.ones(len(permutations)) if model.characters is None else np.asarray(model.characters)
+    if characters.shape != (len(permutations),):
+        raise ValueError(f"there are {len(permutations)} symmetries, but characters of shape {characters.shape}")
+    return permutations, characters
+
+
+def pair_matrices(model: PairProduct, pairs: jax.Array) -> jax.Array:
+    """f of each of the symmetries, ``(G, L, L)``, or F of all modes."""
+    orbits, sign = pair_elements(model)
+    permutations, _ = projection(model)
+    where = permutations[:, :, None], permutations[:, None, :]
+    f: jax.Array = pairs[orbits[where]]
+    return f * sign[where] if model.general else f

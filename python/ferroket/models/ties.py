@@ -1,0 +1,111 @@
+"""Parameters that several sites, or pairs of them, have in common by a group of permutations: translations, say."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import netket as nk
+import numpy as np
+
+
+def hashable(array: Any) -> Any:
+    """An array that JAX may compare models by; what is none already is left as it is."""
+    is_array = isinstance(array, np.ndarray | list | tuple) or isinstance(array, jax.Array)
+    return nk.utils.HashableArray(np.asarray(array)) if is_array else array
+
+
+def permutations_of(group: Any, n_sites: int) -> np.ndarray:
+    """Permutations of sites as an array: where each site goes, ``(G, L)``; the identity alone for None.
+
+    Args:
+        group: A :class:`netket.utils.group.PermutationGroup`, as graphs have it, or an array ``(G, L)``.
+        n_sites: L.
+
+    Raises:
+        ValueError: They aren't permutations of so many sites.
+    """
+    if group is None:
+        return np.arange(n_sites)[None]
+    found = np.asarray(group.to_array() if hasattr(group, "to_array") else group)
+    if found.ndim != 2 or found.shape[1] != n_sites or (np.sort(found, axis=1) != np.arange(n_sites)).any():  # noqa: PLR2004
+        raise ValueError(
+            f"permutations of {n_sites} sites are an array (G, {n_sites}) of rows that have each site once, or a "
+            f"PermutationGroup of that many, but got an array of shape {found.shape}"
+        )
+    return found
+
+
+def sublattice_translations(graph: Any, period: Sequence[int]) -> np.ndarray:
+    """The translations of a periodic lattice that leave a sublattice structure as it is.
+
+    States whose parameters they tie may differ from site to site within a unit of so many cells: antiferromagnets and
+    charge orders, with fewer parameters than without ties. mVMC calls the period ``Wsub``, ``Lsub``, ``Hsub``.
+
+    Args:
+        graph: A :class:`netket.graph.Lattice`, such as :func:`netket.graph.Square` gives.
+        period: How many cells a unit has along each axis; it divides the extent of the lattice.
+
+    Returns:
+        The permutations of the sites, ``(G, L)``, as ``translations`` of :class:`PairProduct` and other models are.
+
+    Raises:
+        TypeError: The graph is no lattice.
+        ValueError: There is another number of axes, or a period doesn't divide the extent, or an axis isn't periodic.
+    """
+    if not isinstance(graph, nk.graph.Lattice):
+        raise TypeError(f"only a nk.graph.Lattice has translations, but got {graph!r}")
+    period, extent = np.asarray(period), np.asarray(graph.extent)
+    if period.shape != extent.shape or (period < 1).any() or (extent % period).any():
+        raise ValueError(f"a period of {period.tolist()} doesn't fit a lattice of {extent.tolist()} cells")
+    if not all(periodic or unit == size for periodic, unit, size in zip(graph.pbc, period, extent, strict=True)):
+        raise ValueError("there are translations along periodic axes alone: along others the period is the extent")
+    cells = np.stack(np.meshgrid(*map(np.arange, extent), indexing="ij"), axis=-1).reshape(-1, len(extent))
+    n_basis = graph.n_nodes // len(cells)
+    number = np.ravel_multi_index(tuple(graph.basis_coords[:, :-1].T), tuple(extent)) * n_basis
+    number = number + graph.basis_coords[:, -1]
+    place = np.argsort(number)  # of (cell, basis), the site
+    found = []
+    for shift in cells[(cells % period == 0).all(axis=1)]:
+        moved = np.ravel_multi_index(tuple(((graph.basis_coords[:, :-1] + shift) % extent).T), tuple(extent)) * n_basis
+        found.append(place[moved + graph.basis_coords[:, -1]])
+    return np.array(found)
+
+
+def orbits_of_sites(permutations: np.ndarray) -> np.ndarray:
+    """Which parameter each site has, ``(L,)``: the same as those that permutations take it to."""
+    least = permutations.min(axis=0)
+    return numbered(least)
+
+
+def numbered(labels: np.ndarray) -> np.ndarray:
+    """Labels as numbers from 0 on, in the order in which they come first."""
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse].reshape(labels.shape)
+
+
+def orbits_of_pairs(permutations: np.ndarray, *, ordered: bool) -> np.ndarray:
+    """Which parameter each pair of sites has, ``(L, L)``.
+
+    Args:
+        permutations: A group of these, ``(G, L)``.
+        ordered: Whether (i, j) may have another one than (j, i).
+    """
+    n = permutations.shape[1]
+    pairs = permutations[:, :, None] * n + permutations[:, None, :]
+    least = pairs.min(axis=0)
+    if not ordered:
+        least = np.minimum(least, least.T)
+    return numbered(least)
+
+
+def orbits_of_skew_pairs(permutations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which parameter each element of a skew-symmetric matrix has, and its sign: both ``(L, L)``.
+
+    The sign is 0 on the diagonal, and where permutations take (i, j) to (j, i).
+    """
+    n = permutations.shape[1]
+    least = (permutations[:, :, None] * n + permutations[:, None, :]).min(axis=0)
+    sign = np.sign(least.T - least)
+    orbits = np.minimum(least, least.T)
+    orbits[sign == 0] = orbits[sign != 0].min(initial=n * n)
+    return np.unique(orbits, return_inverse=True)[1].reshape(n, n), sign

@@ -1,0 +1,187 @@
+"""Pair product states against what pairs are in second quantisation."""
+
+import math
+
+import jax
+import netket as nk
+import numpy as np
+import pytest
+
+import ferroket as fk
+from ferroket.ansatz.registry import find
+
+SITES = 4
+SPACE = nk.hilbert.SpinOrbitalFermions(SITES, s=1 / 2, n_fermions_per_spin=(2, 2))
+ROTATIONS = np.array([np.roll(np.arange(SITES), shift) for shift in range(SITES)])
+CHARACTERS = np.exp(2j * np.pi * np.arange(SITES) / SITES)
+
+
+def condensate(pairs: np.ndarray, n_pairs: int, space) -> np.ndarray:
+    """(Σ_ab F_ab c†_a c†_b / 2)^n |0⟩ on the configurations of a space, of F ``(N, N)``."""
+    everything = nk.hilbert.SpinOrbitalFermions(SITES, s=1 / 2)
+    creators = [
+        nk.operator.FermionOperator2nd(everything, [f"{mode}^"]).to_sparse() for mode in range(everything.size)
+    ]
+    pair = sum(
+        pairs[a, b] / 2 * creators[a] @ creators[b] for a in range(len(pairs)) for b in range(len(pairs)) if a != b
+    )
+    psi = np.zeros(everything.n_states, complex)
+    psi[everything.states_to_numbers(np.zeros(everything.size))] = 1
+    for _ in range(n_pairs):
+        psi = pair @ psi
+    return psi[np.asarray(everything.states_to_numbers(np.asarray(space.all_states())))] / math.factorial(n_pairs)
+
+
+def matrix_of(model, pairs):
+    """F of all modes, by definition."""
+    from ferroket.models.pair_product import pair_elements
+
+    orbits, sign = pair_elements(model)
+    matrix = np.asarray(pairs)[orbits] * sign
+    if model.general:
+        return matrix
+    return np.block([[np.zeros((SITES, SITES)), matrix], [-matrix.T, np.zeros((SITES, SITES))]])
+
+
+def check(psi, expected):
+    """Equal up to a factor."""
+    psi, expected = psi / np.linalg.norm(psi), expected / np.linalg.norm(expected)
+    overlap = np.vdot(expected, psi)
+    np.testing.assert_allclose(psi, expected * overlap, atol=1e-12)
+    assert abs(overlap) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
+@pytest.mark.parametrize("general", [False, True])
+@pytest.mark.parametrize("translations", [None, ROTATIONS[::2], ROTATIONS])
+def test_states_are_condensates(dtype, general, translations):
+    model = fk.models.PairProduct(SPACE, general=general, translations=translations, param_dtype=dtype)
+    variables = model.init(jax.random.key(3), SPACE.all_states()[:1])
+    psi = np.exp(model.apply(variables, SPACE.all_states()))
+    f = matrix_of(model, variables["params"]["pairs"])
+    np.testing.assert_array_equal(f, -f.T)
+    check(psi, condensate(f, 2, SPACE))
+    for permutation in [] if translations is None else translations:
+        both = np.concatenate([permutation, permutation + SITES])
+        np.testing.assert_array_equal(f[np.ix_(both, both)], f)
+
+
+@pytest.mark.parametrize("general", [False, True])
+def test_projected_states_are_sums_of_condensates(general):
+    model = fk.models.PairProduct(SPACE, general=general, symmetries=ROTATIONS, characters=CHARACTERS)
+    variables = model.init(jax.random.key(5), SPACE.all_states()[:1])
+    psi = np.exp(model.apply(variables, SPACE.all_states()))
+    f, expected = matrix_of(model, variables["params"]["pairs"]), 0
+    for permutation, character in zip(ROTATIONS, CHARACTERS, strict=True):
+        both = np.concatenate([permutation, permutation + SITES])
+        expected = expected + character * condensate(f[np.ix_(both, both)], 2, SPACE)
+    check(psi, expected)
+    # It has the momentum: to move all fermions by a site multiplies it by a phase.
+    both = np.concatenate([ROTATIONS[1], ROTATIONS[1] + SITES])
+    creators = nk.operator.FermionOperator2nd
+    moved = 0
+    for number, state in enumerate(np.asarray(SPACE.all_states())):
+        order = np.argsort(both[np.flatnonzero(state)])
+        sign = np.linalg.det(np.eye(len(order))[order])
+        image = np.zeros_like(state)
+        image[both[np.flatnonzero(state)]] = 1
+        where = SPACE.states_to_numbers(image)
+        moved = moved + np.conj(psi[number]) * sign * psi[where]
+    phase = moved / np.vdot(psi, psi)
+    assert abs(phase) == pytest.approx(1)
+    assert creators is not None
+
+
+FACTORS = (
+    fk.models.Gutzwiller(SPACE),
+    fk.models.Gutzwiller(SPACE, translations=ROTATIONS),
+    fk.models.DensityJastrow(SPACE),
+    fk.models.DensityJastrow(SPACE, translations=ROTATIONS),
+)
+NEIGHBOURS = (np.stack([np.roll(np.arange(SITES), 1), np.roll(np.arange(SITES), -1)], axis=1),)
+
+
+def test_factors_are_their_definitions():
+    x = np.asarray(SPACE.all_states())
+    n = x[:, :SITES] + x[:, SITES:]
+    for model in (*FACTORS, fk.models.DoublonHolon(SPACE, NEIGHBOURS)):
+        variables = model.init(jax.random.key(1), x[:1])
+        (numbers,) = (np.asarray(leaf) for leaf in jax.tree.leaves(variables))
+        if isinstance(model, fk.models.Gutzwiller):
+            expected = (n == 2).astype(float) @ (numbers if numbers.size > 1 else np.full(SITES, numbers[0]))
+        elif isinstance(model, fk.models.DoublonHolon):
+            expected = np.zeros(len(x))
+            for row, of_row in enumerate(n):
+                for site, there in enumerate(NEIGHBOURS[0]):
+                    if of_row[site] == 2:
+                        expected[row] += numbers[0, (of_row[there] == 0).sum()]
+                    if of_row[site] == 0:
+                        expected[row] += numbers[1, (of_row[there] == 2).sum()]
+        else:
+            # On a ring there are neighbours, and those that are two sites apart.
+            tied = lambda i, j: numbers[[0, 1, 0][abs(i - j) - 1]]  # noqa: E731
+            free = lambda i, j: numbers[i * (i - 1) // 2 + j]  # noqa: E731
+            of_pair = tied if numbers.size == 2 else free
+            expected = sum(of_pair(i, j) * (n[:, i] - 1) * (n[:, j] - 1) for i in range(SITES) for j in range(i))
+        np.testing.assert_allclose(model.apply(variables, x), expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("settings", [{}, {"param_dtype": complex}, {"translations": ROTATIONS}, {"symmetries": ROTATIONS, "characters": CHARACTERS}])
+def test_ratios_are_known(settings):
+    pairs = fk.models.PairProduct(SPACE, **settings)
+    for model in (pairs, fk.models.Product((pairs, *FACTORS))):
+        variables = model.init(jax.random.key(2), SPACE.all_states()[:1])
+        ansatz, reasons = find(model, variables, SPACE)
+        assert ansatz is not None, reasons
+    reasons = find(fk.models.PairProduct(SPACE, general=True), variables, SPACE)[1]
+    assert "pairs of equal spins are Pfaffians" in reasons[0]
+
+
+def test_translations_of_a_sublattice():
+    graph = nk.graph.Grid([4, 6], pbc=True)
+    found = fk.models.sublattice_translations(graph, (2, 3))
+    assert found.shape == (4, 24)
+    everything = {tuple(row) for row in graph.translation_group().to_array().tolist()}
+    assert {tuple(row) for row in found.tolist()} <= everything
+    assert len({tuple(row) for row in found.tolist()}) == 4
+    for row in found:
+        shift = (graph.basis_coords[row] - graph.basis_coords)[:, :2] % [4, 6]
+        assert (shift == shift[0]).all()
+        assert not (shift[0] % [2, 3]).any()
+    kagome = nk.graph.Kagome([2, 4], pbc=True)
+    assert fk.models.sublattice_translations(kagome, (1, 2)).shape == (4, kagome.n_nodes)
+    # f of a 2×2 sublattice on 6×6 sites, and Jastrow factors as mVMC counts them.
+    square = nk.graph.Square(6)
+    translations = fk.models.sublattice_translations(square, (2, 2))
+    space = nk.hilbert.SpinOrbitalFermions(36, s=1 / 2, n_fermions_per_spin=(15, 15))
+    from ferroket.models.pair_product import n_parameters
+
+    assert n_parameters(fk.models.PairProduct(space, translations=translations)) == 144
+
+
+def test_what_is_wrong_is_named():
+    def init(model):
+        model.init(jax.random.key(0), np.zeros((1, 8)))
+
+    unequal = nk.hilbert.SpinOrbitalFermions(4, s=1 / 2, n_fermions_per_spin=(2, 1))
+    with pytest.raises(ValueError, match=r"as many fermions of each, not \(2, 1\): with general=True"):
+        init(fk.models.PairProduct(unequal))
+    with pytest.raises(ValueError, match="pairs of 3 fermions leave one alone"):
+        init(fk.models.PairProduct(unequal, general=True))
+    with pytest.raises(ValueError, match=r"permutations of 4 sites are an array \(G, 4\)"):
+        init(fk.models.PairProduct(SPACE, translations=np.zeros((2, 4), int)))
+    with pytest.raises(ValueError, match=r"there are 4 symmetries, but characters of shape \(3,\)"):
+        init(fk.models.PairProduct(SPACE, symmetries=ROTATIONS, characters=np.ones(3)))
+    with pytest.raises(TypeError, match="PairProduct takes a nk.hilbert.SpinOrbitalFermions, but got Spin"):
+        init(fk.models.PairProduct(nk.hilbert.Spin(1 / 2, 8)))
+    with pytest.raises(TypeError, match="a space with a fixed number of fermions"):
+        init(fk.models.PairProduct(nk.hilbert.SpinOrbitalFermions(4, s=1 / 2)))
+    with pytest.raises(ValueError, match="Gutzwiller takes fermions of 2 spins"):
+        fk.models.Gutzwiller(nk.hilbert.SpinOrbitalFermions(8, n_fermions=2)).init(jax.random.key(0), np.zeros((1, 8)))
+    graph = nk.graph.Grid([4, 6], pbc=True)
+    with pytest.raises(ValueError, match=r"a period of \[3, 3\] doesn't fit a lattice of \[4, 6\] cells"):
+        fk.models.sublattice_translations(graph, (3, 3))
+    with pytest.raises(ValueError, match="along periodic axes alone"):
+        fk.models.sublattice_translations(nk.graph.Grid([4, 6], pbc=[True, False]), (2, 3))
+    with pytest.raises(TypeError, match=r"only a nk.graph.Lattice has translations"):
+        fk.models.sublattice_translations(nk.graph.Graph(edges=[(0, 1)]), (1,))
