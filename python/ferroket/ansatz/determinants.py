@@ -18,6 +18,7 @@ from jax.extend.core import Jaxpr, Literal
 from ferroket.ansatz.amplitudes import DTYPES
 from ferroket.ansatz.equations import CALLS, called
 from ferroket.ffi import determinant_ratios, log_determinants
+from ferroket.models.fermions import occupations
 
 LogPsi = Callable[[Any, jax.Array], jax.Array]
 Orbitals = tuple[jax.Array, ...]
@@ -52,11 +53,6 @@ def _evaluated_by(evaluate: Callable[[jax.Array, Orbitals], jax.Array | None]) -
 
     with nn.intercept_methods(interceptor):
         yield
-
-
-def occupations(x: jax.Array) -> jax.Array:
-    """Whether NetKet's determinants take a mode for occupied, ``(..., N)``."""
-    return x != 0 if jnp.issubdtype(x.dtype, jnp.integer) else jnp.isclose(x, 1)
 
 
 def _by_primitive(x: jax.Array, orbitals: Orbitals) -> jax.Array:

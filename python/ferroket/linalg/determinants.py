@@ -1,6 +1,7 @@
 """Determinants of many small matrices."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -106,8 +107,13 @@ def _reference(x: jax.Array, *_: jax.Array, n: int, inverse: bool) -> list[jax.A
     settings: dict[str, Any] = {"left_side": True}
     lower = jax.lax.linalg.triangular_solve(lu, identity, lower=True, unit_diagonal=True, **settings)
     columns = jax.lax.linalg.triangular_solve(lu, lower, lower=False, **settings)
-    rows = jnp.take_along_axis(columns.swapaxes(-1, -2), jnp.argsort(order, axis=-1)[..., None], axis=-2)
-    return [*results, flattened(rows)]
+    return [*results, flattened(_put_rows(order, columns.swapaxes(-1, -2)))]
+
+
+@partial(jnp.vectorize, signature="(n),(n,m)->(n,m)")
+def _put_rows(order: jax.Array, rows: jax.Array) -> jax.Array:
+    """Rows in another order: what there is comes to rows of these numbers."""
+    return jnp.zeros_like(rows).at[order].add(rows, unique_indices=True)
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, n: int, inverse: bool) -> tuple[list[Any], list[Any]]:

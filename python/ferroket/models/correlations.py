@@ -7,17 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ferroket.models.fermions import check_fermions
+from ferroket.models.fermions import check_fermions, numbers_on_sites
 from ferroket.models.pairs import sum_over_pairs
 from ferroket.models.ties import hashable, numbered, orbits_of_pairs, orbits_of_sites, permutations_of
 
 _INIT = nn.initializers.normal(0.01)
-
-
-def numbers_on_sites(x: jax.Array, n_sites: int) -> jax.Array:
-    """How many fermions there are on each site, ``(..., L)``, for occupations ``(..., N)``."""
-    n: jax.Array = jnp.isclose(x, 1).reshape(*x.shape[:-1], -1, n_sites).sum(axis=-2)
-    return n
 
 
 class Gutzwiller(nn.Module):

@@ -22,6 +22,17 @@ def check_fermions(hilbert: Any, model: str, *, spins: int | None = None) -> Non
         raise TypeError(f"{model} takes a space with a fixed number of fermions, but {hilbert!r} has none")
 
 
+def occupations(x: jax.Array) -> jax.Array:
+    """Whether NetKet's determinants take a mode for occupied, ``(..., N)``."""
+    return x != 0 if jnp.issubdtype(x.dtype, jnp.integer) else jnp.isclose(x, 1)
+
+
+def numbers_on_sites(x: jax.Array, n_sites: int) -> jax.Array:
+    """How many fermions there are on each site, ``(..., L)``, for occupations ``(..., N)``."""
+    n: jax.Array = occupations(x).reshape(*x.shape[:-1], -1, n_sites).sum(axis=-2)
+    return n
+
+
 def sectors_of(hilbert: Any, *, generalized: bool) -> list[tuple[int, int]]:
     """How many modes and fermions each determinant has: one of each spin, or one of all.
 
@@ -51,7 +62,7 @@ def occupied_rows(matrix: jax.Array, x: jax.Array, count: int) -> jax.Array:
     """
 
     def of_one(matrix: jax.Array, x: jax.Array) -> jax.Array:
-        (rows,) = jnp.nonzero(x, size=count)
+        (rows,) = jnp.nonzero(occupations(x), size=count)
         return matrix[rows]
 
     return jnp.vectorize(of_one, signature=f"(l,f),(l)->({count},f)")(matrix, x)

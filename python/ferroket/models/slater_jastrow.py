@@ -4,10 +4,10 @@ from typing import Any
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import netket as nk
 from netket.nn.masked_linear import default_kernel_init
 
+from ferroket.models.fermions import numbers_on_sites
 from ferroket.models.pairs import sum_over_pairs
 
 
@@ -68,7 +68,7 @@ class SlaterJastrow(nn.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """``ln ψ`` of occupations ``(..., N)``, of shape ``(...)``."""
-        n = jnp.isclose(x, 1).reshape(*x.shape[:-1], -1, self.hilbert.n_orbitals).sum(axis=-2)
+        n = numbers_on_sites(x, self.hilbert.n_orbitals)
         log_psi: jax.Array = self.slater(x) + sum_over_pairs(n, self.jastrow)
         if self.hilbert.n_spin_subsectors > 1:
             log_psi += (n * (n - 1) / 2) @ self.gutzwiller
