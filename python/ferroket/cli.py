@@ -185,6 +185,16 @@ def solve(json: Json = None, plot: Plot = None, cases: Cases = "", rounds: Turns
 
 
 @bench.command()
+def determinants(
+    json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 4096, rounds: Turns = 5
+) -> None:
+    """Determinants and Pfaffians of many small matrices, compared with JAX and LAPACK."""
+    from ferroket.bench import determinants
+
+    _show(determinants.run(cases=cases, batch=batch, rounds=rounds), json, plot)
+
+
+@bench.command()
 def vmc(
     json: Json = None,
     plot: Plot = None,

@@ -51,6 +51,10 @@ def test_bars_of_determinants():
     assert bars.pop("H6 in STO-3G, generalised Slater2nd") == (None, None, None)
     assert bars.pop("Fermi-Hubbard 6×6, Slater2nd") == (50, 15, 15)
     assert bars.pop("Fermi-Hubbard 8×8, Slater2nd") == (100, 30, 15)
+    networks = [bars.pop(name) for name in list(bars) if name.endswith(("backflow MLP", "hidden fermions"))]
+    assert len(networks) == 8
+    assert set(networks) == {(15, 5, None), (None, None, None)}
+    assert [bars.pop(name) for name in list(bars) if "pairs" in name] == [(None, None, None)] * 3
     assert len(bars) == 5
     assert set(bars.values()) == {(30, 10, 15)}
 

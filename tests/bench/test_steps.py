@@ -45,6 +45,19 @@ PARAMETERS = {
     "t-V 8×8, Slater2nd": 64 * 28,
     "H6 in STO-3G, generalised Slater2nd": 12 * 6,
 }
+for _lattice, _sites, _fermions in (("6×6", 36, 15), ("8×8", 64, 28), ("4×16", 64, 28)):
+    _name = f"Fermi-Hubbard {_lattice}, "
+    PARAMETERS |= {
+        f"{_name}backflow MLP": 2 * _sites * 64 + 64 + (1 + 64 + 1) * 2 * _sites * _fermions,
+        f"{_name}hidden fermions": (
+            2 * _sites * 64 + 64 + 65 * 8 * (2 * _fermions + 8) + 2 * _sites * (2 * _fermions + 8)
+        ),
+        f"{_name}pairs, Jastrow, Gutzwiller": _sites**2 + _sites * (_sites - 1) // 2 + _sites,
+    }
+PARAMETERS |= {
+    "H6 in STO-3G, backflow MLP": 12 * 64 + 64 + (1 + 64 + 1) * 12 * 3,
+    "H6 in STO-3G, hidden fermions": 12 * 64 + 64 + 65 * 8 * (6 + 8) + 12 * (6 + 8),
+}
 
 
 @pytest.fixture(scope="module")

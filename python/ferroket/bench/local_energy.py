@@ -116,16 +116,18 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
 class _Setup:
     """An operator of NetKet's, ours, a model, and samples."""
 
-    def __init__(self, reference: Any, model: Any, batch: int) -> None:
+    def __init__(self, reference: Any, model: Any, batch: int, netkets: Any = None) -> None:
         hilbert = reference.hilbert
         self.reference, self.ours = reference, accelerate(reference)
         self.x = hilbert.random_state(jax.random.key(0), batch).astype("int8")
         self.state = MCState(nk.sampler.MetropolisLocal(hilbert, n_chains=16), model, n_samples=16, seed=1)
         self.logpsi = log_psi_of(self.state)
+        self.netkets_logpsi = self.logpsi if netkets is None else netkets.apply
 
     def call(self, kernel: Callable[..., Any], operator: Any, **options: Any) -> Callable[[], Any]:
         """A call of a kernel."""
-        function = jax.jit(partial(kernel, self.logpsi, **options))
+        logpsi = self.logpsi if operator is self.ours else self.netkets_logpsi
+        function = jax.jit(partial(kernel, logpsi, **options))
         return lambda: jax.block_until_ready(function(self.state.variables, self.x, operator))
 
     def ours_call(self) -> Callable[[], Any]:
@@ -201,6 +203,7 @@ def times_of(
     *,
     tolerance: float = 1e-10,
     chunk_sizes: Sequence[int | None] | None = None,
+    netkets: Any = None,
 ) -> dict[str, float]:
     """The seconds that local energies of a known model take, with ours and with NetKet's kernels.
 
@@ -211,11 +214,12 @@ def times_of(
         rounds: How many times each contender is measured.
         tolerance: How close NetKet's have to be to ours.
         chunk_sizes: Of which NetKet's kernels have the fastest; by default of some for networks.
+        netkets: The same model with the same parameters as NetKet's users have it, where it is another one.
 
     Raises:
         AssertionError: NetKet's local energies are others.
     """
-    setup = _Setup(operator, model, batch)
+    setup = _Setup(operator, model, batch, netkets)
     peers = setup.netkets(chunk_sizes or _CHUNK_SIZES)
     setup.compare(list(peers.values()), tolerance)
     return paired({OURS: setup.ours_call(), **peers}, rounds=rounds, warmup=2)

@@ -10,7 +10,8 @@ import netket as nk
 import numpy as np
 from netket.utils.group import Permutation, PermutationGroup
 
-from ferroket.models import SlaterJastrow
+from ferroket.models import DensityJastrow, Gutzwiller, PairProduct, Product, SlaterJastrow
+from ferroket.models.pair_product import pair_elements
 
 _SMALL = nn.initializers.normal(0.02)
 """For complex parameters: gelu has poles away from the real axis."""
@@ -123,9 +124,93 @@ def networks(shape: tuple[int, int], species: int) -> dict[str, Any]:
     return found
 
 
+def _occupied(n: jax.Array, rows: jax.Array, count: int) -> jax.Array:
+    """The rows of the modes that are occupied."""
+    return rows[n.nonzero(size=count)[0]]
+
+
+class Backflow(nn.Module):
+    """Orbitals of each spin that a dense network changes, as users of NetKet write them."""
+
+    hilbert: Any
+    hidden: int = 64
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Gives ln ψ of occupations ``(n, N)``."""
+        sites, fermions = self.hilbert.n_orbitals, self.hilbert.n_fermions_per_spin
+        orbitals = [self.param(f"M_{spin}", _ORBITALS, (sites, count), float) for spin, count in enumerate(fermions)]
+        features = jnp.tanh(nn.Dense(self.hidden, param_dtype=float)(x))
+        changes = nn.Dense(sites * sum(fermions), param_dtype=float, kernel_init=_SMALL)(features)
+
+        def log_psi(n: jax.Array, changes: jax.Array) -> jax.Array:
+            ends = np.cumsum([matrix.size for matrix in orbitals])[:-1]
+            return sum(
+                nk.jax.logdet_cmplx(_occupied(own, matrix + change.reshape(matrix.shape), matrix.shape[1]))
+                for own, matrix, change in zip(
+                    jnp.split(n, len(orbitals)), orbitals, jnp.split(changes, ends), strict=True
+                )
+            )
+
+        return jax.vmap(log_psi)(x, changes)
+
+
+class HiddenFermions(nn.Module):
+    """A determinant with rows that a dense network gives, as users of NetKet write it."""
+
+    hilbert: Any
+    n_hidden: int = 8
+    features: int = 64
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Gives ln ψ of occupations ``(n, N)``."""
+        fermions = self.hilbert.n_fermions
+        columns = fermions + self.n_hidden
+        orbitals = self.param("orbitals", _ORBITALS, (x.shape[-1], columns), float)
+        features = jnp.tanh(nn.Dense(self.features, param_dtype=float)(x))
+        rows = nn.Dense(self.n_hidden * columns, param_dtype=float)(features).reshape(-1, self.n_hidden, columns)
+
+        def log_psi(n: jax.Array, rows: jax.Array) -> jax.Array:
+            return nk.jax.logdet_cmplx(jnp.concatenate([_occupied(n, orbitals, fermions), rows]))
+
+        return jax.vmap(log_psi)(x, rows)
+
+
+class PairsByXLA(nn.Module):
+    """:class:`ferroket.models.PairProduct` with JAX's determinants."""
+
+    pairs: PairProduct
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Gives ln ψ of occupations ``(n, N)``."""
+        orbits, _ = pair_elements(self.pairs)
+        f = self.param("pairs", self.pairs.kernel_init, (orbits.max() + 1,), float)[orbits]
+        fermions = self.pairs.hilbert.n_fermions_per_spin
+
+        def log_psi(n: jax.Array) -> jax.Array:
+            up, down = jnp.split(n, 2)
+            return nk.jax.logdet_cmplx(_occupied(down, _occupied(up, f, fermions[0]).T, fermions[1]))
+
+        return jax.vmap(log_psi)(x)
+
+
+_ORBITALS = nn.initializers.normal(0.3)
+
+
+def pairs(hilbert: Any, *, by_xla: bool = False) -> Any:
+    """mVMC's wave function: pairs of unequal spins with a Jastrow and a Gutzwiller factor."""
+    state = PairProduct(hilbert)
+    return Product((PairsByXLA(state) if by_xla else state, DensityJastrow(hilbert), Gutzwiller(hilbert)))
+
+
 DETERMINANTS = {
     "Slater2nd": nk.models.Slater2nd,
     "MultiSlater2nd of 4": partial(nk.models.MultiSlater2nd, n_determinants=4),
     "SlaterJastrow": SlaterJastrow,
 }
 """Wave functions of fermions by name, as functions of the Hilbert space."""
+
+BACKFLOW = {"backflow MLP": Backflow, "hidden fermions": HiddenFermions}
+"""Determinants of orbitals that depend on the configuration, alike."""

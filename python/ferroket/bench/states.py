@@ -32,6 +32,7 @@ class Case:
         step_bar: How many times faster a whole step of VMC_SR has to be.
         update_bar: How many times faster the update has to be, in such a step.
         samples: How many samples a step takes.
+        netkets: The same model with the same parameters as NetKet's users have it, where it is another one.
     """
 
     hamiltonian: Callable[[], Any]
@@ -41,13 +42,15 @@ class Case:
     step_bar: float | None = None
     update_bar: float | None = None
     samples: int = 1024
+    netkets: Callable[[], Any] | None = None
 
     def state(self, library: Library, n_samples: int) -> tuple[Any, Any]:
         """The state and the Hamiltonian."""
         theirs = self.hamiltonian()
         operator, samplers = (fk.accelerate(theirs), fk.sampler) if library == "ferroket" else (theirs, nk.sampler)
         sampler = self.sampler(samplers, operator, n_chains_per_rank=CHAINS)
-        return nk.vqs.MCState(sampler, self.model(), n_samples=n_samples, seed=1, sampler_seed=2), operator
+        model = (self.netkets or self.model)() if library == "netket" else self.model()
+        return nk.vqs.MCState(sampler, model, n_samples=n_samples, seed=1, sampler_seed=2), operator
 
 
 def _local(samplers: Any, operator: Any, **options: Any) -> Any:
@@ -97,6 +100,19 @@ def _determinants() -> Iterator[tuple[str, Case, float | None]]:
             make = partial(_on_space_of, hamiltonian, model)
             case = Case(hamiltonian, partial(_fermions, shape=shape), make, of_sampling, 15)
             yield f"{lattice}, {name}", case, of_local_energies
+    long = (partial(fermi_hubbard, (4, 16)), (4, 16))
+    for lattice, (hamiltonian, shape) in {**lattices, "Fermi-Hubbard 4×16": long}.items():
+        if lattice == "t-V 8×8":
+            continue
+        for name, model in models.BACKFLOW.items():
+            make = partial(_on_space_of, hamiltonian, model)
+            yield f"{lattice}, {name}", Case(hamiltonian, partial(_fermions, shape=shape), make, 5), 15
+        make, theirs = (partial(_on_space_of, hamiltonian, partial(models.pairs, by_xla=by)) for by in (False, True))
+        case = Case(hamiltonian, partial(_fermions, shape=shape), make, netkets=theirs)
+        yield f"{lattice}, pairs, Jastrow, Gutzwiller", case, None
+    for name, model in models.BACKFLOW.items():
+        make = partial(_on_space_of, hydrogen_chain, model)
+        yield f"H6 in STO-3G, {name}", Case(hydrogen_chain, _all_hops, make), None
     orbitals = partial(nk.models.Slater2nd, generalized=True)
     molecule = Case(hydrogen_chain, _all_hops, partial(_on_space_of, hydrogen_chain, orbitals))
     yield "H6 in STO-3G, generalised Slater2nd", molecule, None

@@ -24,7 +24,8 @@ def main() -> None:
     else:
         # Configurations at random may be such where ψ nearly vanishes: there nobody's local energies are exact.
         times_of = partial(local_energy.times_of, tolerance=1e-6, chunk_sizes=local_energy.DETERMINANT_CHUNK_SIZES)
-        report(times_of(case.hamiltonian(), case.model(), int(batch), int(rounds)))
+        theirs = case.netkets and case.netkets()
+        report(times_of(case.hamiltonian(), case.model(), int(batch), int(rounds), netkets=theirs))
 
 
 if __name__ == "__main__":
