@@ -185,3 +185,42 @@ def test_what_is_wrong_is_named():
         fk.models.sublattice_translations(nk.graph.Grid([4, 6], pbc=[True, False]), (2, 3))
     with pytest.raises(TypeError, match=r"only a nk.graph.Lattice has translations"):
         fk.models.sublattice_translations(nk.graph.Graph(edges=[(0, 1)]), (1,))
+
+
+def test_tied_determinants():
+    """Bloch functions of a sublattice: translations multiply the state by a phase."""
+    graph = nk.graph.Square(4)
+    space = nk.hilbert.SpinOrbitalFermions(16, s=1 / 2, n_fermions_per_spin=(5, 5))
+    translations = fk.models.sublattice_translations(graph, (2, 2))
+    characters = fk.models.free_fermion_characters(graph, (2, 2), 5)
+    assert characters.dtype == float
+    model = fk.models.SlaterJastrow(space, translations=translations, characters=characters)
+    x = np.asarray(space.random_state(jax.random.key(0), 30))
+    variables = model.init(jax.random.key(1), x)
+    assert {name: leaf.shape for name, leaf in variables["params"].items()} == {
+        "orbitals_0": (4, 5),
+        "jastrow": (36,),
+        "gutzwiller": (4,),
+    }
+    psi = np.exp(model.apply(variables, x))
+    for translation in translations:
+        moved = np.zeros_like(x)
+        moved[:, np.concatenate([translation, translation + 16])] = x
+        np.testing.assert_allclose(np.abs(np.exp(model.apply(variables, moved))), np.abs(psi), rtol=1e-10, atol=1e-14)
+    assert find(model, variables, space)[1] == []
+    # The free Fermi sea is one of these states: its characters are those of plane waves.
+    sea = fk.models.free_fermion_characters(nk.graph.Square(6), (2, 2), 15)
+    assert sea.dtype == complex
+    np.testing.assert_allclose(np.abs(sea), 1)
+    np.testing.assert_allclose(fk.models.free_fermion_characters(graph, (4, 4), 16), np.ones((16, 1)))
+    for wrong, message in {
+        "characters of 4 translations are": {"characters": np.ones((5, 3))},
+        "characters are those of \\[5\\] orbitals of both spins": {"characters": characters[:4]},
+        "orbitals have a character for translations that leave no site": {
+            "translations": graph.point_group().to_array()[:4],
+            "characters": characters,
+        },
+        "there are complex characters": {"characters": characters * 1j},
+    }.items():
+        with pytest.raises(ValueError, match=wrong):
+            fk.models.SlaterJastrow(space, **{"translations": translations, **message}).init(jax.random.key(0), x)

@@ -67,11 +67,16 @@ def evaluate(words: np.ndarray, tables: np.ndarray, inputs: np.ndarray) -> np.nd
             if has_limits:
                 made[np.broadcast_to(((wanted < 0) | (wanted >= choices))[:, None], made.shape)] = np.nan
         else:
-            groups, updates, n, columns, out = (take() for _ in range(5))
-            index, places = memory[take(groups * updates)].reshape(groups, updates, -1), take(groups * updates * columns)
-            values = memory[places].reshape(groups, updates, columns, -1)
-            chosen = index[:, :, None] == np.arange(n)[:, None]  # (groups, updates, n, C)
-            made = np.einsum("gunc,gukc->gnkc", chosen, values)
+            rows, choices, columns, has_limits, n_tables, n, out = (take() for _ in range(7))
+            index, table = memory[take(rows)], take(rows)
+            targets = take(n_tables * choices * columns).reshape(n_tables, choices, columns)
+            values = memory[take(rows * columns)].reshape(rows, columns, -1)
+            made = np.zeros((n, len(inputs)), memory.dtype)
+            for row, lane in np.ndindex(rows, len(inputs)):
+                wanted = index[row, lane]
+                if not has_limits or 0 <= wanted < choices:
+                    choice = int(np.clip(wanted, 0, choices - 1))
+                    np.add.at(made[:, lane], targets[table[row], choice], values[row, :, lane])
         memory[out : out + made.size // len(inputs)] = made.reshape(-1, len(inputs))
     assert next(stream, None) is None
     return memory[results].T

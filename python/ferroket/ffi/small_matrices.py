@@ -109,7 +109,9 @@ def _words_of_lu(n: int, parts: int, inverse: bool) -> tuple[np.ndarray, tuple[i
         operations.append([_TRIANGULAR, 1, n, n, parts, 0, upper[0], *factors[::-1, ::-1].ravel(), *right.ravel()])
         # Column k of what there is then is that of the inverse from which row k of U came.
         columns = upper.reshape(n, n, parts)[::-1].swapaxes(0, 1)
-        operations.append([_PUT, 1, n, n, n * parts, out[0], *diagonals[n : 2 * n], *columns.ravel()])
+        targets = range(size)  # row k begins at number k n
+        head = [_PUT, n, n, n * parts, 0, 1, size, out[0]]
+        operations.append([*head, *diagonals[n : 2 * n], *[0] * n, *targets, *columns.ravel()])
         results, widths = [*results, out], [*widths, size]
     places = np.concatenate(results)
     head = [size, 0, len(places), *places, used, 3 if inverse else 0, len(operations)]

@@ -5,7 +5,7 @@ from ferroket.models.determinants import Backflow, HiddenFermions
 from ferroket.models.pair_product import PairProduct
 from ferroket.models.product import Product
 from ferroket.models.slater_jastrow import SlaterJastrow
-from ferroket.models.ties import sublattice_translations
+from ferroket.models.ties import free_fermion_characters, sublattice_translations
 
 __all__ = [
     "Backflow",
@@ -16,5 +16,6 @@ __all__ = [
     "PairProduct",
     "Product",
     "SlaterJastrow",
+    "free_fermion_characters",
     "sublattice_translations",
 ]

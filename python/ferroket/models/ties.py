@@ -71,6 +71,68 @@ def sublattice_translations(graph: Any, period: Sequence[int]) -> np.ndarray:
     return np.array(found)
 
 
+def free_fermion_characters(graph: Any, period: Sequence[int], count: int) -> np.ndarray:
+    """How the lowest orbitals of hopping between neighbours change under the translations of a sublattice structure.
+
+    Args:
+        graph: A :class:`netket.graph.Lattice`.
+        period: As for :func:`sublattice_translations`.
+        count: How many orbitals are filled. With another number than that of closed shells, which of the last shell are is
+            arbitrary.
+
+    Returns:
+        The character of each orbital for each of the translations, ``(count, G)`` of modulus 1, as
+        :class:`SlaterJastrow` takes them. Complex, unless all are 1 or −1.
+
+    Raises:
+        TypeError, ValueError: As :func:`sublattice_translations`; or there are more orbitals than sites.
+    """
+    if not 0 <= count <= graph.n_nodes:
+        raise ValueError(f"{count} orbitals can't be filled on {graph.n_nodes} sites")
+    translations = sublattice_translations(graph, period)
+    hopping = np.zeros((graph.n_nodes, graph.n_nodes))
+    for a, b in graph.edges():
+        hopping[a, b] = hopping[b, a] = -1
+    sizes = np.asarray(graph.extent) // np.asarray(period)
+    steps = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), axis=-1).reshape(-1, len(sizes))
+    cells = np.unique(translations.min(axis=0))
+    found: list[tuple[float, np.ndarray]] = []
+    for wave in steps:
+        characters = np.exp(2j * np.pi * (steps * wave / sizes).sum(axis=1))
+        # Bloch functions of this wave vector: of a cell, and all that translations make of it.
+        of_cells = sum(
+            character * hopping[np.ix_(cells, translation[cells])]
+            for character, translation in zip(characters, translations, strict=True)
+        )
+        found += [(energy, characters) for energy in np.linalg.eigvalsh(of_cells)]
+    found.sort(key=lambda pair: round(pair[0], 9))
+    chosen = np.array([characters for _, characters in found[:count]]).reshape(count, len(translations))
+    return chosen.real if np.allclose(chosen.imag, 0) else chosen
+
+
+def bloch_orbitals(translations: np.ndarray, characters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Orbitals that translations multiply by characters: what each is of those of a cell, ``(L,)`` and ``(L, n)``.
+
+    Args:
+        translations: The permutations ``(G, L)``, of which none but the identity leaves a site where it is.
+        characters: Of each orbital, ``(n, G)``.
+
+    Returns:
+        Which site of the cell each site is a translation of, and the factors.
+
+    Raises:
+        ValueError: There is another number of characters, or a translation leaves sites where they are.
+    """
+    if characters.ndim != 2 or characters.shape[1] != len(translations):  # noqa: PLR2004
+        raise ValueError(f"characters of {len(translations)} translations are (n, {len(translations)}), but these are {characters.shape}")
+    cells = translations.min(axis=0)
+    if (np.sort(translations, axis=0)[:-1] == np.sort(translations, axis=0)[1:]).any():
+        raise ValueError("orbitals have a character for translations that leave no site where it is, but these do")
+    # The translation that takes the site of the cell to each site.
+    which = np.argmax(translations[:, cells] == np.arange(translations.shape[1]), axis=0)
+    return np.unique(cells, return_inverse=True)[1].reshape(-1), characters.T[which]
+
+
 def orbits_of_sites(permutations: np.ndarray) -> np.ndarray:
     """Which parameter each site has, ``(L,)``: the same as those that permutations take it to."""
     least = permutations.min(axis=0)

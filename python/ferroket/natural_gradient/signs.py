@@ -20,6 +20,8 @@ from ferroket.ffi import log_determinants_p
 class _Kind(IntEnum):
     """What is known of a value."""
 
+    TURNS = -1
+    """Multiples of π."""
     REAL = 0
     LOGARITHM = 1
     """Of a real number: its imaginary part is a multiple of π."""
@@ -27,7 +29,7 @@ class _Kind(IntEnum):
 
 
 _ADDING = (
-    *(*MOVING, "copy_p", "pvary", "pcast", "pad", "gather", "dynamic_slice", "select_n", "stop_gradient"),
+    *(*MOVING, "copy_p", "pvary", "pcast", "pad", "gather", "dynamic_slice", "stop_gradient"),
     *("add", "add_any", "sub", "neg", "reduce_sum", "convert_element_type"),
 )
 """Primitives that give what the worst of their operands is."""
@@ -46,13 +48,20 @@ def _of_dtype(value: Any) -> _Kind:
 
 
 def _of_constant(value: Any) -> _Kind:
-    if isinstance(value, jax.core.Tracer) or not jnp.iscomplexobj(value):
+    if isinstance(value, jax.core.Tracer):
         return _of_dtype(jnp.asarray(value))
+    if not jnp.iscomplexobj(value):
+        return _Kind.TURNS if _are_turns(np.asarray(value)) else _Kind.REAL
     imag = np.asarray(value).imag
     if not imag.any():
         return _Kind.REAL
-    turns = imag / np.pi
-    return _Kind.LOGARITHM if np.allclose(turns, np.round(turns), rtol=0, atol=1e-6) else _Kind.COMPLEX
+    return _Kind.LOGARITHM if _are_turns(imag) else _Kind.COMPLEX
+
+
+def _are_turns(angles: np.ndarray) -> bool:
+    """Whether these are multiples of π."""
+    turns = angles / np.pi
+    return bool(np.allclose(turns, np.round(turns), rtol=0, atol=1e-6))
 
 
 def _kinds(jaxpr: Jaxpr, consts: Sequence[Any], given: Sequence[_Kind]) -> list[_Kind]:
@@ -78,10 +87,14 @@ def _made_by(eqn: Any, inputs: Sequence[_Kind]) -> _Kind:
     """What an equation gives, unless its result is of a real dtype."""
     worst = max(inputs, default=_Kind.COMPLEX)
     name = eqn.primitive.name
+    if name == "complex":
+        return _Kind.LOGARITHM if inputs[1] == _Kind.TURNS else _Kind.COMPLEX
+    if name == "select_n":
+        return max(inputs[1:])
     if name in _ADDING:
         return worst
     if name == "exp" and worst <= _Kind.LOGARITHM:
         return _Kind.REAL
     if eqn.primitive is log_determinants_p or name == "log":
-        return _Kind.LOGARITHM if worst == _Kind.REAL else _Kind.COMPLEX
-    return _Kind.REAL if name in _MULTIPLYING and worst == _Kind.REAL else _Kind.COMPLEX
+        return _Kind.LOGARITHM if worst <= _Kind.REAL else _Kind.COMPLEX
+    return _Kind.REAL if name in _MULTIPLYING and worst <= _Kind.REAL else _Kind.COMPLEX

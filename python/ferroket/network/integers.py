@@ -36,7 +36,7 @@ def largest(eqn: Any, operands: Sequence[float]) -> float:
         return operands[0] + operands[2] * eqn.invars[2].aval.size
     if name == "rem":
         return min(operands)
-    if name == "div":
+    if name in ("div", "sort", "lu_pivots_to_permutation"):
         return operands[0]
     return max(operands) if name in _KEEPING else math.inf
 

@@ -274,11 +274,18 @@ class Take:
 
 @dataclass(frozen=True, eq=False)
 class Put:
-    """``out[g, memory[index[g, u]], c] += memory[places[g, u, c]]``, of zeros; what is out of bounds is left out."""
+    """``out[targets[table[r], memory[index[r]], c]] += memory[places[r, c]]``, of zeros.
+
+    Attributes:
+        has_limits: whether what is out of bounds is left out. Else it is added to the nearest place.
+    """
 
     out: Places
     index: Places
+    table: np.ndarray
+    targets: np.ndarray
     places: Places
+    has_limits: bool
 
     @property
     def outs(self) -> list[Places]:
@@ -291,7 +298,9 @@ class Put:
 
     def words(self, at: Callable[[Places], Places], offset: Callable[[Table], int]) -> list[Any]:
         """The operation as the kernels read it."""
-        return [*self.index.shape, *self.out.shape[1:], _first(at(self.out)), at(self.index), at(self.places)]
+        n_tables, choices, columns = self.targets.shape
+        head = [len(self.index), choices, columns, int(self.has_limits), n_tables, self.out.size, _first(at(self.out))]
+        return [*head, at(self.index), self.table, self.targets, at(self.places)]
 
 
 Operation = Contract | Pair | Reduce | Map | Lu | Triangular | Pfaffian | Take | Put

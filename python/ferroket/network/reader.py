@@ -10,11 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
+from ferroket._compat.sharding import evaluated_eagerly
 from ferroket.network.numbers import Expression, Expressions, within
 from ferroket.network.program import Contract, Map, Memory, Operation, Pair, Places, Reduce, Table
 
 _DEEPEST_NAMED = 9
 """A function that the kernels compute at once has no more instructions one behind the other."""
+
+
+_NOTED = 1 << 12
+"""Of no more numbers one behind the other it is remembered what they are."""
 
 
 class UnreadableError(Exception):
@@ -74,6 +79,12 @@ class Reader:
     """Products of two values each, by the first place of their results."""
     largest: dict[Value, float] = field(default_factory=dict)
     """The greatest modulus that integers may have."""
+    numbers_at: dict[int, float] = field(default_factory=dict)
+    """Places of numbers that depend on nothing."""
+    permutations: set[Value] = field(default_factory=set)
+    """Values each of whose rows has all numbers from 0 on once."""
+    orders: dict[Value, Value] = field(default_factory=dict)
+    """Of which rows were exchanged: the order of all."""
     zeros: Places | None = None
     negatives: dict[int, int] = field(default_factory=dict)
     """Places of imaginary parts, and those where their negatives are: their own if they are zero."""
@@ -175,8 +186,21 @@ class Reader:
         outs = [self.memory.new(size) for _ in wanted]
         self.operations.append(Map(outs, [known[id(one)] for one in operands], steps, registers, count))
         for expression, out in zip(wanted, outs, strict=True):
+            self._note_numbers(expression, out)
             self.written[id(expression), size] = out
             self.written[id(self._named(expression)), size] = out
+
+    def _note_numbers(self, expression: Expression, out: Places) -> None:
+        """Remembers numbers that depend on nothing, if there are few."""
+        if out.size > _NOTED:
+            return
+        if expression.name == "number":
+            self.numbers_at.update(dict.fromkeys(out.tolist(), expression.data))
+        elif expression.name == "table" and isinstance(expression.data[0].value, np.ndarray):
+            table, where = expression.data
+            with evaluated_eagerly():
+                numbers = np.asarray(table.prepare(table.value)).ravel()
+            self.numbers_at.update(zip(out.tolist(), np.broadcast_to(numbers[where], out.shape).tolist(), strict=True))
 
     def _named(self, expression: Expression) -> Expression:
         """An expression with the functions that the kernels compute at once in the place of what makes them up."""

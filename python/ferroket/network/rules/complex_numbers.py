@@ -125,6 +125,13 @@ def _abs(e: Expressions, x: Complex) -> Complex:
     return (e.of("div", e.of("sqrt", _norm(e, scaled)), factor),)
 
 
+def _sign(e: Expressions, x: Complex) -> Complex:
+    (modulus,) = _abs(e, x)
+    # 0 of 0
+    safe = e.of("select", e.of("eq", modulus, e.number(0)), modulus, e.number(1))
+    return tuple(e.of("div", part, safe) for part in x)
+
+
 def _sum_of(name: str) -> Callable[[Expressions, Complex, Complex], Complex]:
     return lambda e, a, b: tuple(e.of(name, x, y) for x, y in zip(a, b, strict=True))
 
@@ -147,5 +154,6 @@ FUNCTIONS: dict[str, Callable[..., Complex]] = {
     "cosh": _crossed(("cosh", "cos"), ("sinh", "sin")),
     "sinh": _crossed(("sinh", "cos"), ("cosh", "sin")),
     "abs": _abs,
+    "sign": _sign,
 }
 """What functions of complex numbers make of real and imaginary parts."""

@@ -1,7 +1,6 @@
 """Elements whose places depend on the configuration: the rows of occupied orbitals, say."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -9,83 +8,74 @@ import jax.numpy as jnp
 import numpy as np
 
 from ferroket._compat.sharding import evaluated_eagerly
-from ferroket.network.program import Places, Put, Take
-from ferroket.network.reader import Operand, Reader, UnreadableError, Value
+from ferroket.network.program import Put, Take
+from ferroket.network.reader import Constant, Operand, Reader, UnreadableError, Value
 from ferroket.network.rules.complex_numbers import padded
 
 _MOST = 1 << 22
 """More places aren't looked at."""
 
+_MODES = jax.lax.GatherScatterMode
+
 
 def gather(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
-    """Elements from places that are values: along one axis, and whole along all others."""
-    operand, (index,) = reader.as_value(inputs[0]), reader.places(inputs[1])
-    numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
-    (axis, *others), shape = numbers.start_index_map, eqn.outvars[0].aval.shape
-    if others or eqn.params["fill_value"] is not None:
-        raise UnreadableError("it takes elements whose places along several axes depend on the configuration")
-    choices = operand.shape[axis] - sizes[axis] + 1
-    if math.prod(shape) * choices * len(operand.parts) > _MOST:
-        raise UnreadableError(f"it takes elements from one of {choices} places each: too many to be listed")
-    of_rows = [place for place in range(len(shape)) if place not in numbers.offset_dims]
+    """Elements from places that are values along one axis."""
+    operand, numbers = reader.as_value(inputs[0]), eqn.params["dimension_numbers"]
+    aval = eqn.outvars[0].aval
+    has_limits = eqn.params["mode"] == _MODES.FILL_OR_DROP
+    filled = eqn.params["fill_value"]
+    if has_limits and not (jnp.issubdtype(aval.dtype, jnp.inexact) and (filled is None or np.isnan(filled))):
+        raise UnreadableError("it takes elements at places that depend on the configuration, and others out of bounds")
+    index = _Index(reader, inputs[1], numbers.start_index_map)
+    choices = operand.shape[index.axis] - eqn.params["slice_sizes"][index.axis] + 1
+    index.check(choices, aval.size * len(operand.parts))
+    # Those of an index are the elements along all axes but these.
+    of_rows = [axis for axis in range(len(aval.shape)) if axis not in numbers.offset_dims]
+    order = [*of_rows, *numbers.offset_dims]
     tables = []
     for places in reader.places(operand):
-        of_choices = [_taken(eqn, places, index.shape, choice) for choice in range(choices)]
-        taken = np.stack(of_choices).transpose(*(1 + place for place in of_rows), 0, *(1 + d for d in numbers.offset_dims))
-        tables.append(taken.reshape(index.size, choices, -1))
-    joined = np.concatenate(tables, axis=-1)
-    distinct, table = np.unique(joined.reshape(len(joined), -1), axis=0, return_inverse=True)
-    out = reader.memory.new(index.size, joined.shape[-1])
-    has_limits = eqn.params["mode"] == jax.lax.GatherScatterMode.FILL_OR_DROP
-    if has_limits and not jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact):
-        raise UnreadableError("it takes integers, which are others out of bounds")
-    reader.add(Take(out, index.ravel(), table.ravel(), distinct.reshape(-1, *joined.shape[1:]), has_limits))
-    # Rows first, then what they consist of.
-    order = [*of_rows, *numbers.offset_dims]
-    results = []
-    for part in np.split(out, len(operand.parts), axis=1):
-        full = part.reshape([shape[place] for place in order])
-        results.append(full.transpose(np.argsort(order)))
-    return [reader.value(results)]
 
+        def taken(indices: Any, places: Any = places) -> Any:
+            return eqn.primitive.bind(jnp.asarray(places, jnp.int32), indices, **eqn.params)
 
-def _taken(eqn: Any, places: Places, shape: tuple[int, ...], choice: int) -> Places:
-    """Where the elements are that a gather takes, if all indices are this one."""
-    with evaluated_eagerly():
-        indices = jnp.full(shape, choice, eqn.invars[1].aval.dtype)
-        found = eqn.primitive.bind(jnp.asarray(places, jnp.int32), indices, **eqn.params)
-    return np.asarray(found, np.int64)
+        tables.append(index.table(choices, taken, order))
+    distinct, table = _distinct(np.concatenate(tables, axis=-1))
+    out = reader.memory.new(len(table), distinct.shape[-1])
+    reader.add(Take(out, index.places, table, distinct, has_limits))
+    shape = [aval.shape[axis] for axis in order]
+    parts = np.split(out, len(operand.parts), axis=1)
+    return [reader.value([part.reshape(shape).transpose(np.argsort(order)) for part in parts])]
 
 
 def scatter_add(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
-    """Elements that are added to others, at places that are values: along one axis, and whole along all others."""
-    operand, (index,), updates = inputs[0], reader.places(inputs[1]), reader.as_value(inputs[2])
-    numbers, aval = eqn.params["dimension_numbers"], eqn.outvars[0].aval
-    (axis, *others) = numbers.scatter_dims_to_operand_dims
-    of_operand = tuple(getattr(numbers, "operand_batching_dims", ()))
-    of_index = tuple(getattr(numbers, "scatter_indices_batching_dims", ()))
-    kept = [place for place in range(len(aval.shape)) if place not in (axis, *of_operand)]
-    window = [place for place in range(len(aval.shape)) if place not in (*numbers.inserted_window_dims, *of_operand)]
-    whole = [updates.shape[place] for place in numbers.update_window_dims]
-    is_dropping = eqn.params["mode"] in (
-        jax.lax.GatherScatterMode.FILL_OR_DROP,
-        jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS,
-    )
-    if others or window != kept or whole != [aval.shape[place] for place in kept] or not is_dropping:
-        raise UnreadableError("it adds to elements whose places depend on the configuration along several axes")
-    # Groups, and what is added in each: of indices and of updates.
-    free = [place for place in range(index.ndim - 1) if place not in of_index]
-    rows = [place for place in range(len(updates.shape)) if place not in numbers.update_window_dims]
-    groups, size = math.prod(aval.shape[place] for place in of_operand), aval.shape[axis]
-    by_group = index[..., 0].transpose(*of_index, *free).reshape(groups, -1)
-    order = [*(rows[place] for place in of_index), *(rows[place] for place in free), *numbers.update_window_dims]
-    columns = math.prod(whole)
+    """Elements that are added to others, at places that are values along one axis."""
+    operand, updates, numbers = inputs[0], reader.as_value(inputs[2]), eqn.params["dimension_numbers"]
+    aval = eqn.outvars[0].aval
+    index = _Index(reader, inputs[1], numbers.scatter_dims_to_operand_dims)
+    # How far windows go along the axis: one element, unless it is one of theirs.
+    batching = getattr(numbers, "operand_batching_dims", ())
+    window = [axis for axis in range(len(aval.shape)) if axis not in (*numbers.inserted_window_dims, *batching)]
+    of_window = {axis: updates.shape[place] for axis, place in zip(window, numbers.update_window_dims, strict=True)}
+    choices = aval.shape[index.axis] - of_window.get(index.axis, 1) + 1
+    index.check(choices, updates.size)
+    of_rows = [axis for axis in range(len(updates.shape)) if axis not in numbers.update_window_dims]
+    order = [*of_rows, *numbers.update_window_dims]
+
+    def targets(indices: Any) -> Any:
+        zeros = jnp.zeros(aval.shape)
+        back = jax.linear_transpose(
+            lambda updates: eqn.primitive.bind(zeros, indices, updates, **eqn.params),
+            jax.ShapeDtypeStruct(updates.shape, zeros.dtype),
+        )
+        return back(jnp.arange(float(aval.size)).reshape(aval.shape))[0]
+
+    distinct, table = _distinct(index.table(choices, targets, order))
+    has_limits = eqn.params["mode"] != _MODES.CLIP
     sums = []
     for places in reader.places(updates):
-        out = reader.memory.new(groups, size, columns)
-        reader.add(Put(out, by_group, places.transpose(order).reshape(*by_group.shape, columns)))
-        at = [*of_operand, axis, *kept]
-        sums.append(out.reshape([aval.shape[place] for place in at]).transpose(np.argsort(at)))
+        out = reader.memory.new(aval.size)
+        reader.add(Put(out, index.places, table, distinct, places.transpose(order).reshape(len(table), -1), has_limits))
+        sums.append(out.reshape(aval.shape))
     value = reader.value(sums)
     constant = None if isinstance(operand, Value) else reader.constant(operand)
     if constant is not None and not constant.any():
@@ -94,3 +84,65 @@ def scatter_add(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence
     count = max(len(value.parts), len(more))
     both = zip(padded(e, value.parts, count), padded(e, more, count), strict=True)
     return [Value(aval.shape, tuple(e.of("add", a, b) for a, b in both))]
+
+
+def sort(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    """A permutation in order, and what is sorted with it: of others the kernels know no order."""
+    keys, *others = inputs
+    axis = eqn.params["dimension"]
+    if not isinstance(keys, Value) or keys not in reader.permutations or axis != len(keys.shape) - 1:
+        raise UnreadableError("the kernels have no 'sort'")
+    (index,) = reader.places(keys)
+    rows, n = index.reshape(-1, keys.shape[-1]), keys.shape[-1]
+    sorted_keys = Constant(np.broadcast_to(np.arange(n, dtype=eqn.outvars[0].aval.dtype), keys.shape))
+    results = [reader.as_value(sorted_keys)]
+    for v in others:
+        parts = []
+        for places in reader.places(reader.as_value(v)):
+            out = reader.memory.new(index.size)
+            targets = (np.arange(len(rows))[:, None] * n + np.arange(n))[..., None]
+            table = np.repeat(np.arange(len(rows)), n)
+            reader.add(Put(out, rows.ravel(), table, targets, places.reshape(-1, 1), has_limits=False))
+            parts.append(out.reshape(keys.shape))
+        results.append(reader.value(parts))
+    return results
+
+
+class _Index:
+    """Indices of which those along one axis depend on the configuration.
+
+    Attributes:
+        axis: the axis.
+        places: where they are, ``(R,)``.
+    """
+
+    def __init__(self, reader: Reader, indices: Value, axes: Sequence[int]) -> None:
+        (places,) = reader.places(indices)
+        self._known = np.vectorize(lambda place: reader.numbers_at.get(place, np.nan), otypes=[float])(places)
+        is_open = np.isnan(self._known).any(axis=tuple(range(places.ndim - 1)))
+        if is_open.sum() != 1:
+            raise UnreadableError("it has elements whose places along several axes depend on the configuration")
+        self._column = int(np.flatnonzero(is_open)[0])
+        self.axis = axes[self._column]
+        self.places = places[..., self._column].ravel()
+
+    def check(self, choices: int, size: int) -> None:
+        """Raises an :class:`UnreadableError` if so many elements have too many places each."""
+        if choices * size > _MOST:
+            raise UnreadableError(f"{size} of its elements may be at {choices} places each: too many to be listed")
+
+    def table(self, choices: int, evaluate: Callable[[Any], Any], order: Sequence[int]) -> np.ndarray:
+        """What a function of indices gives if all are the same choice: ``(R, choices, ·)``, by its axes in this order."""
+        found = []
+        with evaluated_eagerly():
+            for choice in range(choices):
+                indices = self._known.copy()
+                indices[..., self._column] = choice
+                found.append(np.asarray(evaluate(jnp.asarray(indices, jnp.int32)), np.int64).transpose(order))
+        return np.stack(found).reshape(choices, len(self.places), -1).swapaxes(0, 1)
+
+
+def _distinct(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Tables that differ, and which one each of some is."""
+    distinct, which = np.unique(tables.reshape(len(tables), -1), axis=0, return_inverse=True)
+    return distinct.reshape(-1, *tables.shape[1:]), which.ravel()

@@ -33,8 +33,17 @@ def _lu(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
         for first, v in zip((0, n), eqn.outvars[1:], strict=True)
     )
     reader.largest.update({pivots: n - 1, order: n - 1})
+    reader.permutations.add(order)
+    reader.orders[pivots] = order
     shape = eqn.outvars[0].aval.shape
     return [reader.value([both[..., part].reshape(shape) for part in range(parts)]), pivots, order]
+
+
+def _order(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
+    """The order of rows, of which exchanges of rows are known."""
+    if inputs[0] not in reader.orders:
+        raise UnreadableError("it makes permutations of numbers")
+    return [reader.orders[inputs[0]]]
 
 
 def _triangular_solve(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
@@ -64,10 +73,9 @@ def _triangular_solve(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Se
 
 
 def _pfaffian_factors(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
-    places = _matrices(reader, inputs[0])
-    batch, n, _, parts = places.shape
-    if not places.size:
-        raise UnreadableError("it has Pfaffians of nothing")
+    value, n = inputs[0], eqn.params["n"]
+    places = _matrices(reader, Value((*value.shape[:-1], n, n), value.parts))
+    batch, *_, parts = places.shape
     out = reader.memory.new(batch, n // 2, parts)
     reader.add(Pfaffian(out, places))
     return [reader.value([out[..., part].reshape(eqn.outvars[0].aval.shape) for part in range(parts)])]
@@ -75,6 +83,7 @@ def _pfaffian_factors(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Se
 
 RULES: dict[str, Rule] = {
     "lu": _lu,
+    "lu_pivots_to_permutation": _order,
     "triangular_solve": _triangular_solve,
     "pfaffian_factors": _pfaffian_factors,
 }

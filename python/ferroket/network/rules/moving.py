@@ -122,4 +122,5 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(MOVING, _move),
     "gather": _gather,
     "scatter-add": _scatter_add,
+    "sort": indexing.sort,
 }

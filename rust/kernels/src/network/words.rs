@@ -35,6 +35,12 @@ impl<'a> Words<'a> {
         Ok(number)
     }
 
+    /// So many numbers, which are below a limit.
+    pub(super) fn all_below(&mut self, count: usize, limit: usize, what: &str) -> Result<Vec<u32>, Error> {
+        check(count <= self.rest.len(), || message("it ends too early"))?;
+        (0..count).map(|_| Ok(self.below(limit, what)? as u32)).collect()
+    }
+
     /// The first of so many places one behind the other.
     pub(super) fn run(&mut self, count: usize) -> Result<usize, Error> {
         let first = self.number()?;

@@ -33,10 +33,7 @@ impl Take {
         }
         let out = words.run(rows.saturating_mul(columns))?;
         let index = words.runs(rows, 1)?;
-        let mut table = Vec::with_capacity(index.len());
-        for _ in 0..rows {
-            table.push(words.below(tables, "a table")? as u32);
-        }
+        let table = words.all_below(rows, tables, "a table")?;
         let tables = words.runs(tables.saturating_mul(choices).saturating_mul(columns), 1)?;
         Ok(Self { columns, choices, has_limits, out, index, table, tables })
     }
@@ -58,21 +55,18 @@ impl<T: Real> Gather<'_, T> {
         let &Take { columns, choices, has_limits, out, ref index, ref table, ref tables } = self.0;
         let width = V * lanes::<T, S>();
         let numbers: &mut [T] = bytemuck::cast_slice_mut(places.as_flattened_mut());
-        let last = choices as f64 - 1.0;
         for (row, (&index, &table)) in index.iter().zip(table).enumerate() {
             let table = &tables[table as usize * choices * columns..][..choices * columns];
             for lane in 0..width {
                 let wanted: f64 = numbers[index as usize * width + lane].into();
-                let choice = wanted.clamp(0.0, last);
                 let first = (out + row * columns) * width + lane;
-                // Also if it is no number.
-                if has_limits && choice != wanted {
+                let Some(choice) = choice(wanted, choices, has_limits) else {
                     for column in 0..columns {
                         numbers[first + column * width] = T::nearest(f64::NAN);
                     }
                     continue;
-                }
-                for (column, &place) in table[choice as usize * columns..][..columns].iter().enumerate() {
+                };
+                for (column, &place) in table[choice * columns..][..columns].iter().enumerate() {
                     numbers[first + column * width] = numbers[place as usize * width + lane];
                 }
             }
@@ -80,27 +74,38 @@ impl<T: Real> Gather<'_, T> {
     }
 }
 
-/// `out[g, index[g, u], c] += x[g, u, c]` for all u, of zeros; rows that there is no place for are left out.
+/// `out[targets[index[r], c]] += x[r, c]` for all rows r, of zeros, where each row has one of some tables of targets.
 #[derive(Debug)]
 pub(crate) struct Put {
-    updates: usize,
-    size: usize,
     columns: usize,
+    choices: usize,
+    /// Whether a row whose choice there isn't is left out. Else it takes the nearest one.
+    has_limits: bool,
+    size: usize,
     out: usize,
+    /// Where the number of each row's choice is.
     index: Vec<u32>,
+    /// Which of the tables each row has.
+    table: Vec<u32>,
+    /// Where numbers go, `(choices, columns)` of each table.
+    targets: Vec<u32>,
+    /// Where the numbers of the rows are.
     places: Vec<u32>,
 }
 
 impl Put {
     pub(super) fn read(words: &mut Words) -> Result<Self, Error> {
-        let [groups, updates, size, columns] = [words.number()?, words.number()?, words.number()?, words.number()?];
-        if updates == 0 || size == 0 || columns == 0 {
+        let (rows, choices, columns) = (words.number()?, words.number()?, words.number()?);
+        let (has_limits, tables, size) = (words.number()? > 0, words.number()?, words.number()?);
+        if choices == 0 || columns == 0 {
             return Err(wrong("nothing is added"));
         }
-        let out = words.run(groups.saturating_mul(size).saturating_mul(columns))?;
-        let all = groups.saturating_mul(updates);
-        let index = words.runs(all, 1)?;
-        Ok(Self { updates, size, columns, out, index, places: words.runs(all.saturating_mul(columns), 1)? })
+        let out = words.run(size)?;
+        let index = words.runs(rows, 1)?;
+        let table = words.all_below(rows, tables, "a table")?;
+        let targets = words.all_below(tables.saturating_mul(choices).saturating_mul(columns), size, "a target")?;
+        let places = words.runs(rows.saturating_mul(columns), 1)?;
+        Ok(Self { columns, choices, has_limits, size, out, index, table, targets, places })
     }
 
     pub(super) fn work(&self) -> usize {
@@ -114,25 +119,29 @@ pub(super) struct Scatter<'a, T>(pub(super) &'a Put, pub(super) PhantomData<T>);
 impl<T: Real> Scatter<'_, T> {
     #[inline(always)]
     pub(super) fn run<S: Simd, const V: usize>(&self, _: S, places: &mut [Numbers<T, S, V>]) {
-        let &Put { updates, size, columns, out, ref index, places: ref from } = self.0;
+        let &Put { columns, choices, has_limits, size, out, .. } = self.0;
         let width = V * lanes::<T, S>();
         let numbers: &mut [T] = bytemuck::cast_slice_mut(places.as_flattened_mut());
-        let groups = index.chunks_exact(updates).zip(from.chunks_exact(updates * columns));
-        for (group, (index, from)) in groups.enumerate() {
-            let first = (out + group * size * columns) * width;
-            numbers[first..first + size * columns * width].fill(T::default());
-            for (&index, from) in index.iter().zip(from.chunks_exact(columns)) {
-                for lane in 0..width {
-                    let wanted: f64 = numbers[index as usize * width + lane].into();
-                    if wanted >= 0.0 && wanted < size as f64 {
-                        let row = first + wanted as usize * columns * width + lane;
-                        for (column, &from) in from.iter().enumerate() {
-                            let target = row + column * width;
-                            numbers[target] = numbers[target] + numbers[from as usize * width + lane];
-                        }
-                    }
+        numbers[out * width..(out + size) * width].fill(T::default());
+        let rows = self.0.index.iter().zip(&self.0.table).zip(self.0.places.chunks_exact(columns));
+        for ((&index, &table), from) in rows {
+            let targets = &self.0.targets[table as usize * choices * columns..][..choices * columns];
+            for lane in 0..width {
+                let wanted: f64 = numbers[index as usize * width + lane].into();
+                let Some(choice) = choice(wanted, choices, has_limits) else { continue };
+                for (&target, &from) in targets[choice * columns..][..columns].iter().zip(from) {
+                    let target = (out + target as usize) * width + lane;
+                    numbers[target] = numbers[target] + numbers[from as usize * width + lane];
                 }
             }
         }
     }
+}
+
+/// The choice that is wanted, or the nearest one; None if there is none and there are limits.
+#[inline(always)]
+fn choice(wanted: f64, choices: usize, has_limits: bool) -> Option<usize> {
+    let choice = wanted.clamp(0.0, choices as f64 - 1.0);
+    // Also if it is no number.
+    if has_limits && choice != wanted { None } else { Some(choice as usize) }
 }
