@@ -18,5 +18,7 @@ def test_beside_jax(which, monkeypatch):
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match="no case has 'quaternions' in its name: there are determinants, real, 16 rows, "):
+    with pytest.raises(
+        ValueError, match="no case has 'quaternions' in its name: there are determinants, real, 16 rows, "
+    ):
         determinants.run(cases="quaternions")

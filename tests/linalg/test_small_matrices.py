@@ -35,9 +35,7 @@ def pfaffian(a):
     if not len(a):
         return 1.0
     others = [np.delete(np.arange(1, len(a)), place) for place in range(len(a) - 1)]
-    return sum(
-        (-1) ** place * a[0, 1 + place] * pfaffian(a[np.ix_(rest, rest)]) for place, rest in enumerate(others)
-    )
+    return sum((-1) ** place * a[0, 1 + place] * pfaffian(a[np.ix_(rest, rest)]) for place, rest in enumerate(others))
 
 
 def tolerance(dtype):
@@ -158,7 +156,7 @@ def test_derivatives_are_those_of_jax(n, dtype):
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 def test_derivatives_of_pfaffians_are_finite_differences(dtype):
     a, tangent = (jnp.asarray(skew((7,), 6, dtype, seed=seed)) for seed in (0, 1))
-    value, derivative = jax.jvp(fk.linalg.logpfaffian, [a], [tangent])
+    _, derivative = jax.jvp(fk.linalg.logpfaffian, [a], [tangent])
     step = 1e-6
     differences = (fk.linalg.logpfaffian(a + step * tangent) - fk.linalg.logpfaffian(a - step * tangent)) / (2 * step)
     np.testing.assert_allclose(derivative, differences, rtol=1e-6, atol=1e-6)
@@ -181,10 +179,7 @@ def test_determinants_times_inverses_are_adjugates(dtype):
         for one, of_one in zip(a, inverse, strict=True):
             cofactors = np.array(
                 [
-                    [
-                        (-1) ** (i + j) * np.linalg.det(np.delete(np.delete(one, i, 0), j, 1))
-                        for j in range(4)
-                    ]
+                    [(-1) ** (i + j) * np.linalg.det(np.delete(np.delete(one, i, 0), j, 1)) for j in range(4)]
                     for i in range(4)
                 ]
             )
@@ -203,7 +198,9 @@ def test_plain_jax_agrees():
             for one, other in zip(found, _reference(a, n=n, inverse=inverse), strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
         a = jnp.asarray(skew((5, 3), n, dtype)).reshape(5, 3, n * n)
-        np.testing.assert_allclose(pfaffian_factors_p(a, *pfaffian_program(n, dtype), n=n)[0], _factors(a, n=n)[0], rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(
+            pfaffian_factors_p(a, *pfaffian_program(n, dtype), n=n)[0], _factors(a, n=n)[0], rtol=1e-8, atol=1e-9
+        )
 
 
 def test_transformations():

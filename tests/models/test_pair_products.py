@@ -19,9 +19,7 @@ CHARACTERS = np.exp(2j * np.pi * np.arange(SITES) / SITES)
 def condensate(pairs: np.ndarray, n_pairs: int, space) -> np.ndarray:
     """(Σ_ab F_ab c†_a c†_b / 2)^n |0⟩ on the configurations of a space, of F ``(N, N)``."""
     everything = nk.hilbert.SpinOrbitalFermions(SITES, s=1 / 2)
-    creators = [
-        nk.operator.FermionOperator2nd(everything, [f"{mode}^"]).to_sparse() for mode in range(everything.size)
-    ]
+    creators = [nk.operator.FermionOperator2nd(everything, [f"{mode}^"]).to_sparse() for mode in range(everything.size)]
     pair = sum(
         pairs[a, b] / 2 * creators[a] @ creators[b] for a in range(len(pairs)) for b in range(len(pairs)) if a != b
     )
@@ -119,14 +117,16 @@ def test_factors_are_their_definitions():
                         expected[row] += numbers[1, (of_row[there] == 2).sum()]
         else:
             # On a ring there are neighbours, and those that are two sites apart.
-            tied = lambda i, j: numbers[[0, 1, 0][abs(i - j) - 1]]  # noqa: E731
-            free = lambda i, j: numbers[i * (i - 1) // 2 + j]  # noqa: E731
-            of_pair = tied if numbers.size == 2 else free
-            expected = sum(of_pair(i, j) * (n[:, i] - 1) * (n[:, j] - 1) for i in range(SITES) for j in range(i))
+            pairs = [(i, j) for i in range(SITES) for j in range(i)]
+            of_pairs = [numbers[[0, 1, 0][i - j - 1]] for i, j in pairs] if numbers.size == 2 else numbers
+            expected = sum(v * (n[:, i] - 1) * (n[:, j] - 1) for v, (i, j) in zip(of_pairs, pairs, strict=True))
         np.testing.assert_allclose(model.apply(variables, x), expected, atol=1e-13)
 
 
-@pytest.mark.parametrize("settings", [{}, {"param_dtype": complex}, {"translations": ROTATIONS}, {"symmetries": ROTATIONS, "characters": CHARACTERS}])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"param_dtype": complex}, {"translations": ROTATIONS}, {"symmetries": ROTATIONS, "characters": CHARACTERS}],
+)
 def test_ratios_are_known(settings):
     pairs = fk.models.PairProduct(SPACE, **settings)
     for model in (pairs, fk.models.Product((pairs, *FACTORS))):
@@ -172,7 +172,7 @@ def test_what_is_wrong_is_named():
         init(fk.models.PairProduct(SPACE, translations=np.zeros((2, 4), int)))
     with pytest.raises(ValueError, match=r"there are 4 symmetries, but characters of shape \(3,\)"):
         init(fk.models.PairProduct(SPACE, symmetries=ROTATIONS, characters=np.ones(3)))
-    with pytest.raises(TypeError, match="PairProduct takes a nk.hilbert.SpinOrbitalFermions, but got Spin"):
+    with pytest.raises(TypeError, match=r"PairProduct takes a nk.hilbert.SpinOrbitalFermions, but got Spin"):
         init(fk.models.PairProduct(nk.hilbert.Spin(1 / 2, 8)))
     with pytest.raises(TypeError, match="a space with a fixed number of fermions"):
         init(fk.models.PairProduct(nk.hilbert.SpinOrbitalFermions(4, s=1 / 2)))

@@ -134,7 +134,9 @@ REAL = {
     "constant sign": lambda a: a.sum() + jnp.where(a[0] > 0, 0j, 1j * jnp.pi),
     "determinant": lambda a: nk.jax.logdet_cmplx(a[:4].reshape(2, 2)) - a[0],
     "own determinant": lambda a: fk.linalg.logdet(a[:4].reshape(2, 2)) - a[0],
-    "Pfaffian": lambda a: fk.linalg.logpfaffian(a[:4].reshape(2, 2)) + jax.lax.complex(a[0], jnp.where(a[1] > 0, 0.0, 3 * jnp.pi)),
+    "Pfaffian": lambda a: (
+        fk.linalg.logpfaffian(a[:4].reshape(2, 2)) + jax.lax.complex(a[0], jnp.where(a[1] > 0, 0.0, 3 * jnp.pi))
+    ),
 }
 OTHERS = {
     "phase": lambda a: 1j * a.sum(),

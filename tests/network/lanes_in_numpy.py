@@ -8,7 +8,7 @@ from ferroket.network.numbers import FUNCTIONS
 _ARGUMENTS = 3
 
 
-def evaluate(words: np.ndarray, tables: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+def evaluate(words: np.ndarray, tables: np.ndarray, inputs: np.ndarray) -> np.ndarray:  # noqa: PLR0912, PLR0915 - a case for each operation
     """The results for inputs ``(C, H)``, one behind the other."""
     stream = iter(words.tolist())
 
@@ -66,6 +66,16 @@ def evaluate(words: np.ndarray, tables: np.ndarray, inputs: np.ndarray) -> np.nd
             made = np.moveaxis(memory[found, np.arange(len(inputs))[:, None]], 1, 2)
             if has_limits:
                 made[np.broadcast_to(((wanted < 0) | (wanted >= choices))[:, None], made.shape)] = np.nan
+        elif code == 9:
+            rows, choices, depth, columns, has_limits, out = (take() for _ in range(6))
+            wanted, x, offset = memory[take(rows)], memory[take(depth)], take()
+            weights = tables[offset : offset + choices * depth * columns].reshape(choices, depth, columns)
+            bias = sum((tables[take(choices * columns)].reshape(choices, columns) for _ in range(take())), np.zeros(1))
+            bias = np.broadcast_to(bias, (choices, columns))
+            chosen = wanted.astype(int).clip(0, choices - 1)
+            made = np.moveaxis(bias[chosen], 1, 2) + np.einsum("jc,rcjm->rmc", x, weights[chosen])
+            if has_limits:
+                made[np.broadcast_to(((wanted < 0) | (wanted >= choices))[:, None], made.shape)] = np.nan
         else:
             rows, choices, columns, has_limits, n_tables, n, out = (take() for _ in range(7))
             index, table = memory[take(rows)], take(rows)
@@ -100,7 +110,9 @@ def _lu(take, memory) -> None:
     for number in range(batch):
         for lane, matrix in enumerate(matrices[:, number]):
             lu, pivots, order = _decomposed(matrix)
-            written = np.concatenate([pivots, order, np.stack([lu.diagonal().real, lu.diagonal().imag][:parts], 1).ravel()])
+            written = np.concatenate(
+                [pivots, order, np.stack([lu.diagonal().real, lu.diagonal().imag][:parts], 1).ravel()]
+            )
             memory[of_diagonals + number * len(written) :][: len(written), lane] = written
             if has_triangles:
                 written = np.stack([lu.real, lu.imag][:parts], axis=-1).ravel()

@@ -17,6 +17,7 @@ from test_networks_in_lanes import ROWS, compare, numbers
 import ferroket as fk
 from ferroket.bench import models
 from ferroket.network import UnreadableError, read, read_function, structure
+from ferroket.network.program import Rows
 from generated_operators import checks
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -37,15 +38,15 @@ def of(x: Any) -> Any:
 
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
-    "slogdet": lambda a: jnp.linalg.slogdet(a),
-    "logdet": lambda a: nk.jax.logdet_cmplx(a),
-    "det": lambda a: jnp.linalg.det(a),
-    "inv": lambda a: jnp.linalg.inv(a),
+    "slogdet": jnp.linalg.slogdet,
+    "logdet": nk.jax.logdet_cmplx,
+    "det": jnp.linalg.det,
+    "inv": jnp.linalg.inv,
     "solve": lambda a: jnp.linalg.solve(a, a.T[:, :3]),
     "transposed": lambda a: jsp.linalg.lu_solve(jsp.linalg.lu_factor(a), a[0], trans=2),
     "factors": lambda a: jsp.linalg.lu_factor(a)[0] @ a,
     "from the right": lambda a: jax.lax.linalg.triangular_solve(a + 3 * jnp.eye(len(a)), a[:2], lower=True),
-    "own slogdet": lambda a: fk.linalg.slogdet(a),
+    "own slogdet": fk.linalg.slogdet,
     "Pfaffian": lambda a: fk.linalg.logpfaffian((a - a.T)[:-1, :-1] if len(a) % 2 else a - a.T),
     "gradient": lambda a: jax.grad(lambda b: jnp.linalg.slogdet(b)[1])(a) if a.dtype == float else a,
     "gradient of own": lambda a: jax.grad(lambda b: fk.linalg.slogdet(b)[1])(a) if a.dtype == float else a,
@@ -104,6 +105,32 @@ def test_elements_at_places_that_depend_on_the_configuration(data: st.DataObject
     compare(function, w, numbers(6, 7, count + size), 1e-11)
 
 
+@checks(20)
+@given(data=st.data())
+def test_rows_of_products_with_parameters(data: st.DataObject) -> None:
+    """Only those are computed that a configuration takes."""
+    choices, depth, columns = (data.draw(st.integers(2, most)) for most in (9, 7, 40))
+    count = data.draw(st.integers(1, 3 * choices // 4))
+    has_bias, has_more, mode = (
+        data.draw(st.booleans()),
+        data.draw(st.booleans()),
+        data.draw(st.sampled_from(["clip", "fill"])),
+    )
+    w = numbers(5, depth, choices * columns), numbers(6, choices * columns), numbers(7, choices, columns)
+
+    def function(w: Any, x: Any) -> Any:
+        weights, bias, more = w
+        y = x[:depth] @ weights + (bias if has_bias else 0)
+        y = y.reshape(choices, columns) + (more if has_more else 0)
+        index = (x[depth:] > 0).astype(int).cumsum() * 2
+        return of(jnp.nan_to_num(jnp.take(y, index, 0, mode=mode), nan=3.0))
+
+    inputs = numbers(8, ROWS, depth + count)
+    program = read(function, w, inputs[0])
+    assert any(isinstance(one, Rows) for one in program.operations)
+    compare(function, w, inputs, 1e-11)
+
+
 def test_the_rows_of_occupied_modes() -> None:
     """As NetKet's users find them."""
     w = numbers(2, 8, 3)
@@ -119,12 +146,17 @@ def test_the_rows_of_occupied_modes() -> None:
 NETWORKS = {
     "Backflow": fk.models.Backflow(SPACE, (5,)),
     "Backflow, complex and generalized": fk.models.Backflow(SPACE, (5,), generalized=True, param_dtype=complex),
-    "Backflow of a network": fk.models.Backflow(SPACE, network=nn.Sequential([nn.Dense(3, param_dtype=float), nn.gelu])),
+    "Backflow of a network": fk.models.Backflow(
+        SPACE, network=nn.Sequential([nn.Dense(3, param_dtype=float), nn.gelu])
+    ),
     "HiddenFermions": fk.models.HiddenFermions(SPACE, 3, (5,)),
     "HiddenFermions, complex": fk.models.HiddenFermions(SPACE, 2, (5,), param_dtype=complex),
     "general pairs": fk.models.PairProduct(BALANCED, general=True),
     "doublons": fk.models.Product(
-        (fk.models.PairProduct(BALANCED), fk.models.DoublonHolon(BALANCED, (np.array([[1, 3], [0, 2], [1, 3], [0, 2]]),)))
+        (
+            fk.models.PairProduct(BALANCED),
+            fk.models.DoublonHolon(BALANCED, (np.array([[1, 3], [0, 2], [1, 3], [0, 2]]),)),
+        )
     ),
     "a user's backflow": models.Backflow(SPACE, 5),
     "a user's hidden fermions": models.HiddenFermions(SPACE, 2, 5),
@@ -146,6 +178,9 @@ def test_networks_of_fermions(name: str) -> None:
     compare(lambda variables, x: of_one(variables, x).real, variables, x, 1e-8) if "complex" not in name else None
     found = structure(model.apply, variables, x[0], key=model)
     assert (found.rest is not None, found.reason) == (True, None)
+    has_rows = any(isinstance(one, Rows) for one in found.rest.operations)
+    assert has_rows == (name in ("Backflow", "Backflow of a network", "a user's backflow"))
+
     # Derivatives, as an update asks for them.
     def derivatives(variables: Any, x: Any) -> Any:
         value, pullback = jax.vjp(lambda variables: model.apply(variables, x[None])[0], variables)
@@ -177,7 +212,14 @@ def test_what_cannot_be_read_is_told(function: Any, reason: str) -> None:
 def test_integers_are_divided() -> None:
     def function(_: Any, x: Any) -> Any:
         counts = jnp.cumsum((x > 0).astype(int)) * jnp.array([1, -1, 1, -1, 1])
-        others = [counts // 2, counts % 3, jax.lax.div(counts, -2), jax.lax.rem(counts, 4), jnp.sign(counts), counts // 1]
+        others = [
+            counts // 2,
+            counts % 3,
+            jax.lax.div(counts, -2),
+            jax.lax.rem(counts, 4),
+            jnp.sign(counts),
+            counts // 1,
+        ]
         return sum((one * x).sum() * (place + 1) for place, one in enumerate(others))
 
     compare(function, (), numbers(3, ROWS, 5), 1e-12)

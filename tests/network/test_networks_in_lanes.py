@@ -19,13 +19,12 @@ from lanes_in_numpy import evaluate
 import ferroket as fk
 from ferroket._compat.sharding import on_each_device
 from ferroket.bench import models
-from ferroket.ffi import network
+from ferroket.ffi import INSTRUCTIONS, network
 from ferroket.models.pairs import sum_over_pairs
 from ferroket.natural_gradient.log_derivatives import in_lanes
 from ferroket.natural_gradient.structure import read as structure_of_parameters
 from ferroket.network import UnreadableError, read, read_function, structure
 from ferroket.network.characters import character_table
-from ferroket.ffi import INSTRUCTIONS
 from ferroket.network.numbers import FUNCTIONS
 from ferroket.network.program import Contract, Map
 from ferroket.network.rules import RULES

@@ -33,6 +33,7 @@ __all__ = [
     "RBMAmplitudes",
     "SlaterAmplitudes",
     "jastrow",
+    "pair_product",
     "product",
     "rbm",
     "rbm_mod_phase",

@@ -18,8 +18,8 @@ from ferroket.models.ties import orbits_of_sites, permutations_of
 class _PairProduct(Ansatz):
     """Pairs of unequal spins: a Slater determinant of the fermions of one spin, and of the holes of the other one.
 
-    The matrix of orbitals is f for the modes of the first spin, and diagonal for those of the second one. The rows of L − n
-    holes leave det f of the columns that are occupied, up to a sign that those of the diagonal make up for.
+    The matrix of orbitals is f for the modes of the first spin, and diagonal for those of the second one. The rows of
+    L − n holes leave det f of the columns that are occupied, up to a sign that those of the diagonal make up for.
     """
 
     name = "PairProduct"

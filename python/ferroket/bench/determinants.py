@@ -25,9 +25,9 @@ _BAR = 5.0
 def run(*, cases: str = "", batch: int = 4096, rounds: int = 5) -> Report:
     """Logarithms of determinants and of Pfaffians of a batch of matrices, with all cores.
 
-    Ours are ``fk.linalg.slogdet`` and ``fk.linalg.slogpfaffian``, the peer ``jnp.linalg.slogdet``, also of Pfaffians, since JAX
-    has none: it gives their squares. LAPACK's rate is the time that as many products and sums would take if they were
-    those of a matrix of 512 rows, one on each core.
+    Ours are ``fk.linalg.slogdet`` and ``fk.linalg.slogpfaffian``, the peer ``jnp.linalg.slogdet``, also of Pfaffians,
+    since JAX has none: it gives their squares. LAPACK's rate is the time that as many products and sums would take if
+    they were those of a matrix of 512 rows, one on each core.
 
     Args:
         cases: a part of the name of those to run; all by default.
@@ -78,4 +78,3 @@ def _seconds_of_lapack(dtype: Any, rounds: int) -> float:
     factors = jax.jit(jax.lax.linalg.lu)
     times = paired({_LAPACK: lambda: jax.block_until_ready(factors(matrix))}, rounds=rounds)
     return times[_LAPACK]
-

@@ -200,7 +200,7 @@ _ORBITALS = nn.initializers.normal(0.3)
 
 
 def pairs(hilbert: Any, *, by_xla: bool = False) -> Any:
-    """mVMC's wave function: pairs of unequal spins with a Jastrow and a Gutzwiller factor."""
+    """MVMC's wave function: pairs of unequal spins with a Jastrow and a Gutzwiller factor."""
     state = PairProduct(hilbert)
     return Product((PairsByXLA(state) if by_xla else state, DensityJastrow(hilbert), Gutzwiller(hilbert)))
 

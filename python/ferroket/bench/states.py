@@ -100,10 +100,9 @@ def _determinants() -> Iterator[tuple[str, Case, float | None]]:
             make = partial(_on_space_of, hamiltonian, model)
             case = Case(hamiltonian, partial(_fermions, shape=shape), make, of_sampling, 15)
             yield f"{lattice}, {name}", case, of_local_energies
-    long = (partial(fermi_hubbard, (4, 16)), (4, 16))
-    for lattice, (hamiltonian, shape) in {**lattices, "Fermi-Hubbard 4×16": long}.items():
-        if lattice == "t-V 8×8":
-            continue
+    del lattices["t-V 8×8"]
+    lattices["Fermi-Hubbard 4×16"] = partial(fermi_hubbard, (4, 16)), (4, 16)
+    for lattice, (hamiltonian, shape) in lattices.items():
         for name, model in models.BACKFLOW.items():
             make = partial(_on_space_of, hamiltonian, model)
             yield f"{lattice}, {name}", Case(hamiltonian, partial(_fermions, shape=shape), make, 5), 15

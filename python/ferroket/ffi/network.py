@@ -9,7 +9,6 @@ import numpy as np
 
 from ferroket.ffi.primitives import make_primitive, on_one_device
 
-
 INSTRUCTIONS = (
     *("add", "sub", "mul", "div", "max", "min", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "atan2"),
     *("neg", "abs", "sign", "signbit", "not", "is_finite", "square", "reciprocal", "sqrt", "rsqrt"),
@@ -23,8 +22,8 @@ def network(inputs: jax.Array, words: Any, tables: jax.Array, n_results: int) ->
     """What a program makes of the numbers of configurations.
 
     Args:
-        inputs: ``(C, H)`` of float32 or float64; or complex ones, each of which is two numbers. They may not be sharded,
-            except by :func:`jax.shard_map`.
+        inputs: ``(C, H)`` of float32 or float64; or complex ones, each of which is two numbers. They may not be
+            sharded, except by :func:`jax.shard_map`.
         words: the program, int32, as :mod:`ferroket.network.program` writes it.
         tables: its numbers, of the same dtype as the inputs.
         n_results: R, how many numbers it gives for each configuration.

@@ -22,7 +22,8 @@ def along_batch(
     Args:
         name: What tells the function from others.
         function: Takes samples ``(..., N)`` and tables, and gives results ``(..., *dims)``. Among its parameters may be
-            a ``family`` and its ``attributes``, which say what samples consist of that nobody reads; else they are zeros.
+            a ``family`` and its ``attributes``, which say what samples consist of that nobody reads; else they are
+            zeros.
         results: The dimensions of each result behind those of the batch, a letter each, from the parameters:
             ``["k n"]``.
     """
@@ -47,10 +48,9 @@ def _along_batch(
     A compiled program is known by the name and the parameters, as they are printed. Where the batch doesn't divide by
     the number of devices, XLA pads the shards with samples that nobody reads: the family says what they hold.
     """
+    filler: Callable[..., Any] = _zeros
     if "family" in params:
         filler = functools.partial(params["family"].filler, **dict(params["attributes"]))
-    else:
-        filler = _zeros
 
     # custom_partitioning looks at the signature, so it has to be that of a plain function.
     @custom_partitioning

@@ -3,6 +3,7 @@
 They are programs of one operation of networks, or a few: see :mod:`ferroket.network.program`.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -40,7 +41,7 @@ def lu_factors(matrices: jax.Array, *program: jax.Array, inverse: bool) -> list[
     """
     n, parts = round(matrices.shape[-1] ** 0.5), _parts(matrices.dtype)
     _, widths = _words_of_lu(n, parts, inverse)
-    pivots, *others = _evaluate(matrices, *program, widths)
+    pivots, *others = _evaluate(matrices, program, widths)
     return [pivots, *(_numbers(one, parts) for one in others)]
 
 
@@ -56,7 +57,7 @@ def pfaffian_program(n: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
 def pfaffian_factors(matrices: jax.Array, *program: jax.Array) -> jax.Array:
     """Numbers whose product is the Pfaffian of A: ``(C, n / 2)`` for matrices ``(C, n n)`` with an even n."""
     n, parts = round(matrices.shape[-1] ** 0.5), _parts(matrices.dtype)
-    (factors,) = _evaluate(matrices, *program, (n // 2 * parts,))
+    (factors,) = _evaluate(matrices, program, (n // 2 * parts,))
     return _numbers(factors, parts)
 
 
@@ -75,7 +76,8 @@ def _numbers(parts: jax.Array, count: int) -> jax.Array:
     return jax.lax.complex(parts[:, ::2], parts[:, 1::2]) if count > 1 else parts
 
 
-def _evaluate(inputs: jax.Array, words: jax.Array, tables: jax.Array, widths: tuple[int, ...]) -> list[jax.Array]:
+def _evaluate(inputs: jax.Array, program: Sequence[jax.Array], widths: tuple[int, ...]) -> list[jax.Array]:
+    words, tables = program
     results = [jax.ShapeDtypeStruct((len(inputs), width), tables.dtype) for width in widths]
     return call_rust("ferroket_network", results, inputs, words, tables, widths=widths)
 

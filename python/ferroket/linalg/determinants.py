@@ -141,8 +141,9 @@ slogdet_p = make_primitive(
     dims_along_batch=lambda *, inverse, **_: ["", "", "m"] if inverse else ["", ""],
     jvp=_jvp,
 )
-"""Of matrices ``(..., n n)``, and what :func:`~ferroket.ffi.small_matrices.lu_program` gives: sign and logarithm of the modulus, ``(...)``, and with ``inverse`` ``A⁻ᵀ``, ``(..., n n)``.
+"""Of matrices ``(..., n n)``, and what :func:`~ferroket.ffi.small_matrices.lu_program` gives.
 
-Where A is singular, the inverse is that with :func:`~ferroket.ffi.small_matrices.smallest` in the place of pivots that are
-0: times such a determinant it is the adjugate.
+The sign and the logarithm of the modulus of the determinants, ``(...)``, and with ``inverse`` ``A⁻ᵀ``, ``(..., n n)``.
+Where A is singular, the inverse is that with :func:`~ferroket.ffi.small_matrices.smallest` in the place of pivots that
+are 0: times such a determinant it is the adjugate.
 """

@@ -22,8 +22,8 @@ def slogpfaffian(a: jax.Array) -> tuple[jax.Array, jax.Array]:
     as for :func:`slogdet`.
 
     Args:
-        a: Skew-symmetric matrices, ``(..., n, n)`` with an even n, real or complex: the Pfaffian is that of
-            ``(a − aᵀ) / 2``, as far as it goes. n up to 64 is fast.
+        a: Skew-symmetric matrices, ``(..., n, n)`` with an even n, real or complex. Only what is below the diagonal is
+            read; derivatives are those of matrices that stay skew-symmetric. n up to 64 is fast.
 
     Returns:
         ``(...)`` each: the sign, 1 or −1, or for complex matrices a number of modulus 1, and 0 where the Pfaffian is
@@ -39,7 +39,7 @@ def slogpfaffian(a: jax.Array) -> tuple[jax.Array, jax.Array]:
         raise ValueError(f"Pfaffians are those of matrices with an even number of rows, but these have {n}")
     if not n:
         return jnp.ones(a.shape[:-2], a.dtype), jnp.zeros(a.shape[:-2], a.real.dtype)
-    sign, log_modulus = slogpfaffian_p(flattened((a - a.swapaxes(-1, -2)) / 2), n=n)
+    sign, log_modulus = slogpfaffian_p(flattened(a), n=n)
     return sign, log_modulus
 
 
@@ -66,7 +66,8 @@ def _call(x: jax.Array, *program: jax.Array, n: int) -> list[jax.Array]:
 
 def _factors(x: jax.Array, *_: jax.Array, n: int) -> list[jax.Array]:
     """In pure JAX: two rows and columns at a time are brought to the end, and left out."""
-    a = unflattened(x, n)
+    below = jnp.tril(unflattened(x, n), -1)
+    a = below - below.swapaxes(-1, -2)
     numbers = jnp.arange(n)
     factors = []
     for first in range(0, n, 2):
@@ -92,7 +93,10 @@ pfaffian_factors_p = make_primitive(
     any_batch=True,
     dims_along_batch=lambda **_: ["m"],
 )
-"""Of skew-symmetric matrices ``(..., n n)``, and what :func:`~ferroket.ffi.small_matrices.pfaffian_program` gives: numbers ``(..., n / 2)``, whose product is the Pfaffian."""
+"""Of skew-symmetric matrices ``(..., n n)``, and what :func:`~ferroket.ffi.small_matrices.pfaffian_program` gives.
+
+Numbers ``(..., n / 2)``, whose product is the Pfaffian.
+"""
 
 
 def _types(x: Any, *, n: int) -> list[Any]:

@@ -1,10 +1,9 @@
-"""Factors of wave functions of fermions that depend on the numbers of fermions on sites: Gutzwiller's, Jastrow's and more."""
+"""Factors of wave functions that depend on the numbers of fermions on sites: Gutzwiller's, Jastrow's and more."""
 
 from typing import Any
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ferroket.models.fermions import check_fermions, numbers_on_sites
@@ -60,8 +59,8 @@ class DensityJastrow(nn.Module):
     r"""A factor of densities, :math:`\ln \psi(n) = \sum_{i>j} v_{ij}\, (n_i - 1)(n_j - 1)`.
 
     R. Jastrow, Phys. Rev. 98, 1479 (1955); the densities are those of T. Misawa et al., Comput. Phys. Commun. 235, 447
-    (2019), mVMC's paper. The parameter is ``jastrow``, v row by row below the diagonal, ``(L (L − 1) / 2,)``, or one for
-    each orbit of pairs, in the same order. Take it as a factor of a :class:`Product`.
+    (2019), mVMC's paper. The parameter is ``jastrow``, v row by row below the diagonal, ``(L (L − 1) / 2,)``, or one
+    for each orbit of pairs, in the same order. Take it as a factor of a :class:`Product`.
 
     Raises:
         TypeError: When its parameters are made, if the Hilbert space isn't one of fermions.
@@ -111,10 +110,10 @@ class DoublonHolon(nn.Module):
 
         \ln \psi(n) = \sum_{s} \sum_i \left[ D_i\, \alpha^{D}_{s, h_s(i)} + H_i\, \alpha^{H}_{s, d_s(i)} \right]
 
-    with :math:`D_i = n_{i\uparrow} n_{i\downarrow}`, :math:`H_i = (1 - n_{i\uparrow})(1 - n_{i\downarrow})`, and the numbers
-    :math:`h_s(i)` of empty and :math:`d_s(i)` of doubly occupied sites among the neighbours of site i in shell s:
-    H. Yokoyama and H. Shiba, J. Phys. Soc. Jpn. 59, 3669 (1990). With two and with four neighbours a shell these are the
-    factors of mVMC.
+    with :math:`D_i = n_{i\uparrow} n_{i\downarrow}`, :math:`H_i = (1 - n_{i\uparrow})(1 - n_{i\downarrow})`, and the
+    numbers :math:`h_s(i)` of empty and :math:`d_s(i)` of doubly occupied sites among the neighbours of site i in shell
+    s: H. Yokoyama and H. Shiba, J. Phys. Soc. Jpn. 59, 3669 (1990). With two and with four neighbours a shell these are
+    the factors of mVMC.
 
     The parameters are ``shell_0``, ``shell_1``, …, α of each shell, ``(2, z + 1)`` for z neighbours: of doubly occupied
     sites, and of empty ones. Take it as a factor of a :class:`Product`.

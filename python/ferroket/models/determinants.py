@@ -37,8 +37,8 @@ class Backflow(nn.Module):
     :class:`netket.models.Slater2nd`, and F is what a dense layer makes of the features that the network gives:
     D. Luo and B. K. Clark, Phys. Rev. Lett. 122, 226401 (2019), arXiv:1807.10770.
 
-    The parameters are ``M_0``, ``M_1``, …, orbitals ``(L, n_s)`` of each spin, or ``(L S, n)`` of all of them if they are
-    generalised; those of the ``network``; and ``backflow``, a dense layer to as many numbers as there are orbitals.
+    The parameters are ``M_0``, ``M_1``, …, orbitals ``(L, n_s)`` of each spin, or ``(L S, n)`` of all of them if they
+    are generalised; those of the ``network``; and ``backflow``, a dense layer to as many numbers as there are orbitals.
 
     Raises:
         TypeError: When its parameters are made, if the Hilbert space isn't one of fermions in second quantisation, or
@@ -142,7 +142,9 @@ class HiddenFermions(nn.Module):
         fermions = self.hilbert.n_fermions + self.n_hidden
         self.orbitals = self.param("orbitals", self.kernel_init, (self.hilbert.size, fermions), self.param_dtype)
         self.layers = self.network or _HiddenLayers(self.features, self.activation, self.param_dtype)
-        self.hidden = nn.Dense(self.n_hidden * fermions, param_dtype=self.param_dtype, bias_init=self.kernel_init_of_rows)
+        self.hidden = nn.Dense(
+            self.n_hidden * fermions, param_dtype=self.param_dtype, bias_init=self.kernel_init_of_rows
+        )
 
     def kernel_init_of_rows(self, key: Any, shape: Sequence[int], dtype: Any) -> jax.Array:
         """The rows of hidden fermions at first: as those of visible ones, or the determinant would be close to 0."""

@@ -22,21 +22,23 @@ class PairProduct(nn.Module):
         \qquad \psi(n) = \det f_{R_\uparrow R_\downarrow}
 
     with the occupied sites :math:`R_s` of each spin. With ``general`` pairs of equal spins are paired too, and
-    :math:`\psi(n) = \mathrm{Pf}\, F_{R R}` with a skew-symmetric F of all modes. J. P. Bouchaud, A. Georges and C. Lhuillier,
-    J. Phys. (Paris) 49, 553 (1988); it is the state of mVMC: T. Misawa et al., Comput. Phys. Commun. 235, 447 (2019).
+    :math:`\psi(n) = \mathrm{Pf}\, F_{R R}` with a skew-symmetric F of all modes. J. P. Bouchaud, A. Georges and
+    C. Lhuillier, J. Phys. (Paris) 49, 553 (1988); it is the state of mVMC: T. Misawa et al., Comput. Phys. Commun. 235,
+    447 (2019).
 
-    With ``symmetries`` g and ``characters`` χ it is projected, :math:`\psi(n) = \sum_g \chi_g \det f^g_{R_\uparrow R_\downarrow}` with
-    :math:`f^g_{ij} = f_{g(i) g(j)}`: onto a momentum, or a representation of the point group.
+    With ``symmetries`` g and ``characters`` χ it is projected onto a momentum, or a representation of the point group:
+    :math:`\psi(n) = \sum_g \chi_g \det f^g_{R_\uparrow R_\downarrow}` with :math:`f^g_{ij} = f_{g(i) g(j)}`.
 
     The parameter is ``pairs``: f, ``(L L,)``, row by row; or one number for each orbit of pairs of sites under the
-    translations. If it is general, one number for each orbit of unordered pairs of modes that isn't 0.
-    Correlations are factors beside it: ``Product((PairProduct(hilbert), Gutzwiller(hilbert), DensityJastrow(hilbert)))``.
+    translations. If it is general, one number for each orbit of unordered pairs of modes that isn't 0. Correlations
+    are factors beside it: ``Product((PairProduct(hilbert), Gutzwiller(hilbert), DensityJastrow(hilbert)))``.
 
     Raises:
         TypeError: When its parameters are made, if the Hilbert space isn't one of fermions, or has no fixed number of
             them.
         ValueError: Alike, if there are no two spins with as many fermions, or, if it is general, an odd number of
-            fermions; if translations or symmetries aren't permutations of the sites, or have other numbers of characters.
+            fermions; if translations or symmetries aren't permutations of the sites, or there are other numbers of
+            characters.
     """
 
     hilbert: Any
@@ -75,8 +77,8 @@ class PairProduct(nn.Module):
             raise ValueError(f"pairs of {self.hilbert.n_fermions} fermions leave one alone: an even number makes pairs")
         if not self.general and fermions[0] != fermions[1]:
             raise ValueError(
-                f"pairs of unequal spins are made of as many fermions of each, not {fermions}: with general=True there are "
-                "others, too"
+                f"pairs of unequal spins are made of as many fermions of each, not {fermions}: with general=True there "
+                "are others, too"
             )
         self.elements = pair_elements(self)
         self.pairs = self.param("pairs", self.kernel_init, (n_parameters(self),), self.param_dtype)
@@ -135,7 +137,7 @@ def projection(model: PairProduct) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pair_matrices(model: PairProduct, pairs: jax.Array) -> jax.Array:
-    """f of each of the symmetries, ``(G, L, L)``, or F of all modes."""
+    """F of each of the symmetries, ``(G, L, L)``, or F of all modes."""
     orbits, sign = pair_elements(model)
     permutations, _ = projection(model)
     where = permutations[:, :, None], permutations[:, None, :]

@@ -27,9 +27,10 @@ class SlaterJastrow(nn.Module):
     factor R. Jastrow, Phys. Rev. 98, 1479 (1955).
 
     The parameters are those of :class:`netket.models.Slater2nd` under ``slater``; ``jastrow``, ``(L (L - 1) / 2,)``, v
-    row by row below the diagonal; and ``gutzwiller``, g, ``(L,)``. With ``translations`` there is one v and one g for each
-    orbit of pairs and of sites. With ``characters`` orbitals are Bloch functions :math:`\phi_k(T r) = \chi_k(T) u_k(r)`, and the
-    parameters are those of a unit of the lattice, ``orbitals_0``, ``orbitals_1``, …, ``(L / G, n)`` for each spin.
+    row by row below the diagonal; and ``gutzwiller``, g, ``(L,)``. With ``translations`` there is one v and one g for
+    each orbit of pairs and of sites. With ``characters`` orbitals are Bloch functions
+    :math:`\phi_k(T r) = \chi_k(T) u_k(r)`, and the parameters are those of a unit of the lattice, ``orbitals_0``,
+    ``orbitals_1``, …, ``(L / G, n)`` for each spin.
 
     Raises:
         TypeError: When its parameters are made, if the Hilbert space isn't one of fermions in second quantisation, or
@@ -64,8 +65,8 @@ class SlaterJastrow(nn.Module):
     :func:`sublattice_translations`."""
 
     characters: Any = None
-    """χ of each orbital and translation, ``(n, G)``, see :func:`free_fermion_characters`; if orbitals aren't restricted, one
-    array for each spin. Without them, orbitals have parameters of their own."""
+    """χ of each orbital and translation, ``(n, G)``, see :func:`free_fermion_characters`; if orbitals aren't
+    restricted, one array for each spin. Without them, orbitals have parameters of their own."""
 
     def __post_init__(self) -> None:
         """Makes arrays hashable, as JAX wants models to be."""
@@ -140,9 +141,9 @@ def check_bloch_functions(model: SlaterJastrow) -> None:
     found = [factors.shape[1] for _, factors in bloch_functions(model)]
     if model.generalized or found != expected or len(set(sectors)) > len(expected):
         raise ValueError(
-            f"characters are those of {expected} orbitals of {'both spins' if model.restricted else 'each spin'}, which aren't "
-            f"generalized, but there are {found}: spins of other numbers of fermions have orbitals of their own, "
-            "restricted=False"
+            f"characters are those of {expected} orbitals of {'both spins' if model.restricted else 'each spin'}, "
+            f"which aren't generalized, but there are {found}: spins of other numbers of fermions have orbitals of "
+            "their own, restricted=False"
         )
     is_complex = any(np.iscomplexobj(factors) for _, factors in bloch_functions(model))
     if is_complex and not np.issubdtype(model.param_dtype, np.complexfloating):
@@ -151,5 +152,7 @@ def check_bloch_functions(model: SlaterJastrow) -> None:
 
 def bloch_orbitals_of(model: SlaterJastrow, params: Any) -> tuple[jax.Array, ...]:
     """The orbitals of each spin, ``(L, n)``."""
-    found = [params[f"orbitals_{spin}"][cells] * factors for spin, (cells, factors) in enumerate(bloch_functions(model))]
+    found = [
+        params[f"orbitals_{spin}"][cells] * factors for spin, (cells, factors) in enumerate(bloch_functions(model))
+    ]
     return tuple(found * (model.hilbert.n_spin_subsectors if model.restricted else 1))

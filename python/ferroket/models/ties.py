@@ -10,7 +10,7 @@ import numpy as np
 
 def hashable(array: Any) -> Any:
     """An array that JAX may compare models by; what is none already is left as it is."""
-    is_array = isinstance(array, np.ndarray | list | tuple) or isinstance(array, jax.Array)
+    is_array = isinstance(array, np.ndarray | jax.Array | list | tuple)
     return nk.utils.HashableArray(np.asarray(array)) if is_array else array
 
 
@@ -54,10 +54,10 @@ def sublattice_translations(graph: Any, period: Sequence[int]) -> np.ndarray:
     """
     if not isinstance(graph, nk.graph.Lattice):
         raise TypeError(f"only a nk.graph.Lattice has translations, but got {graph!r}")
-    period, extent = np.asarray(period), np.asarray(graph.extent)
-    if period.shape != extent.shape or (period < 1).any() or (extent % period).any():
-        raise ValueError(f"a period of {period.tolist()} doesn't fit a lattice of {extent.tolist()} cells")
-    if not all(periodic or unit == size for periodic, unit, size in zip(graph.pbc, period, extent, strict=True)):
+    units, extent = np.asarray(period), np.asarray(graph.extent)
+    if units.shape != extent.shape or (units < 1).any() or (extent % units).any():
+        raise ValueError(f"a period of {units.tolist()} doesn't fit a lattice of {extent.tolist()} cells")
+    if not all(periodic or unit == size for periodic, unit, size in zip(graph.pbc, units, extent, strict=True)):
         raise ValueError("there are translations along periodic axes alone: along others the period is the extent")
     cells = np.stack(np.meshgrid(*map(np.arange, extent), indexing="ij"), axis=-1).reshape(-1, len(extent))
     n_basis = graph.n_nodes // len(cells)
@@ -65,7 +65,7 @@ def sublattice_translations(graph: Any, period: Sequence[int]) -> np.ndarray:
     number = number + graph.basis_coords[:, -1]
     place = np.argsort(number)  # of (cell, basis), the site
     found = []
-    for shift in cells[(cells % period == 0).all(axis=1)]:
+    for shift in cells[(cells % units == 0).all(axis=1)]:
         moved = np.ravel_multi_index(tuple(((graph.basis_coords[:, :-1] + shift) % extent).T), tuple(extent)) * n_basis
         found.append(place[moved + graph.basis_coords[:, -1]])
     return np.array(found)
@@ -77,8 +77,8 @@ def free_fermion_characters(graph: Any, period: Sequence[int], count: int) -> np
     Args:
         graph: A :class:`netket.graph.Lattice`.
         period: As for :func:`sublattice_translations`.
-        count: How many orbitals are filled. With another number than that of closed shells, which of the last shell are is
-            arbitrary.
+        count: How many orbitals are filled. With another number than that of closed shells, it is arbitrary which
+            orbitals of the last shell are.
 
     Returns:
         The character of each orbital for each of the translations, ``(count, G)`` of modulus 1, as
@@ -124,7 +124,10 @@ def bloch_orbitals(translations: np.ndarray, characters: np.ndarray) -> tuple[np
         ValueError: There is another number of characters, or a translation leaves sites where they are.
     """
     if characters.ndim != 2 or characters.shape[1] != len(translations):  # noqa: PLR2004
-        raise ValueError(f"characters of {len(translations)} translations are (n, {len(translations)}), but these are {characters.shape}")
+        raise ValueError(
+            f"characters of {len(translations)} translations are (n, {len(translations)}), but these are "
+            f"{characters.shape}"
+        )
     cells = translations.min(axis=0)
     if (np.sort(translations, axis=0)[:-1] == np.sort(translations, axis=0)[1:]).any():
         raise ValueError("orbitals have a character for translations that leave no site where it is, but these do")

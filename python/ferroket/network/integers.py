@@ -1,7 +1,7 @@
 """How large integers of a network become: the kernels compute with real numbers, which don't wrap around."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,6 +13,14 @@ _CHOSEN = ("max", "min", "clamp", "select_n", "reduce_max", "reduce_min", "abs",
 _ORDERED = ("broadcast_in_dim", "expand_dims", "squeeze", "reshape", "transpose", "rev", "optimization_barrier")
 _PICKED = ("concatenate", "gather", "pad", "slice", "split", "stack", "tile", "unstack")
 _SAME = ("copy_p", "pcast", "pvary", "reshard", "sharding_constraint", "stop_gradient")
+_BY_NAME: dict[str, Callable[[Sequence[float], Sequence[int]], float]] = {
+    **dict.fromkeys(("add", "add_any", "sub"), lambda operands, _: sum(operands)),
+    "mul": lambda operands, _: math.prod(operands),
+    **dict.fromkeys(("reduce_sum", "cumsum"), lambda operands, sizes: operands[0] * sizes[0]),
+    "scatter-add": lambda operands, sizes: operands[0] + operands[2] * sizes[2],
+    "rem": lambda operands, _: min(operands),
+    **dict.fromkeys(("div", "sort", "lu_pivots_to_permutation"), lambda operands, _: operands[0]),
+}
 _KEEPING = {*_CHOSEN, *_ORDERED, *_PICKED, *_SAME}
 
 
@@ -23,21 +31,11 @@ def largest(eqn: Any, operands: Sequence[float]) -> float:
         eqn: the equation of a network's program.
         operands: the greatest moduli of what it takes.
     """
-    name, size = eqn.primitive.name, eqn.invars[0].aval.size
+    name = eqn.primitive.name
     if eqn.outvars[0].aval.dtype == np.bool_ or name in _OF_SIGNS:
         return 1
-    if name in ("add", "add_any", "sub"):
-        return sum(operands)
-    if name == "mul":
-        return math.prod(operands)
-    if name in ("reduce_sum", "cumsum"):
-        return operands[0] * size
-    if name == "scatter-add":
-        return operands[0] + operands[2] * eqn.invars[2].aval.size
-    if name == "rem":
-        return min(operands)
-    if name in ("div", "sort", "lu_pivots_to_permutation"):
-        return operands[0]
+    if name in _BY_NAME:
+        return _BY_NAME[name](operands, [v.aval.size for v in eqn.invars])
     return max(operands) if name in _KEEPING else math.inf
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+
 @dataclass(frozen=True, eq=False)
 class Expression:
     """A number for each element of a value.

@@ -303,8 +303,45 @@ class Put:
         return [*head, at(self.index), self.table, self.targets, at(self.places)]
 
 
-Operation = Contract | Pair | Reduce | Map | Lu | Triangular | Pfaffian | Take | Put
-_CODES = (Contract, Pair, Reduce, Map, Lu, Triangular, Pfaffian, Take, Put)
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """``out[r, c] = bias[i, c] + Σ_j memory[places[j]] weights[i, j, c]`` with ``i = memory[index[r]]``.
+
+    Rows of what products with parameters give, which depend on the configuration: no others are computed.
+
+    Attributes:
+        weights: ``(choices, depth, columns)``.
+        bias: tables that are added up, and the places in them, ``(choices, columns)``.
+        has_limits: whether what is out of bounds is NaN. Else it is the nearest row.
+    """
+
+    out: Places
+    index: Places
+    places: Places
+    weights: Table
+    bias: Sequence[tuple[Table, np.ndarray]]
+    choices: int
+    has_limits: bool
+
+    @property
+    def outs(self) -> list[Places]:
+        """The places that are written."""
+        return [self.out]
+
+    def read(self) -> list[Places]:
+        """The places that are read."""
+        return [self.index, self.places]
+
+    def words(self, at: Callable[[Places], Places], offset: Callable[[Table], int]) -> list[Any]:
+        """The operation as the kernels read it."""
+        head = [len(self.index), self.choices, len(self.places), self.out.shape[-1], int(self.has_limits)]
+        bias = [offset(table) + numbers for table, numbers in self.bias]
+        places = [_first(at(self.out)), at(self.index), at(self.places)]
+        return [*head, *places, offset(self.weights), len(bias), *bias]
+
+
+Operation = Contract | Pair | Reduce | Map | Lu | Triangular | Pfaffian | Take | Put | Rows
+_CODES = (Contract, Pair, Reduce, Map, Lu, Triangular, Pfaffian, Take, Put, Rows)
 
 
 def _first(places: Places) -> Any:
@@ -375,7 +412,7 @@ class Program:
         return jax.lax.complex(values[:, 0], values[:, 1]) if self.results > 1 else values[:, 0]
 
     def __str__(self) -> str:
-        products = sum(isinstance(one, Contract | Pair) for one in self.operations)
+        products = sum(isinstance(one, Contract | Pair | Rows) for one in self.operations)
         return f"in Rust, in lanes: {len(self.operations)} operations, {products} of them products"
 
 

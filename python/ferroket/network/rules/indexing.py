@@ -8,12 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from ferroket._compat.sharding import evaluated_eagerly
-from ferroket.network.program import Put, Take
+from ferroket.network.numbers import Expression
+from ferroket.network.program import Contract, Put, Rows, Table, Take
 from ferroket.network.reader import Constant, Operand, Reader, UnreadableError, Value
 from ferroket.network.rules.complex_numbers import padded
 
 _MOST = 1 << 22
 """More places aren't looked at."""
+
+_FEW = 3 / 4
+"""If a larger part of all rows is taken, all are computed: that shares their weights between all configurations."""
 
 _MODES = jax.lax.GatherScatterMode
 
@@ -29,6 +33,8 @@ def gather(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Valu
     index = _Index(reader, inputs[1], numbers.start_index_map)
     choices = operand.shape[index.axis] - eqn.params["slice_sizes"][index.axis] + 1
     index.check(choices, aval.size * len(operand.parts))
+    if (rows := _rows_of_product(reader, eqn, operand, index, choices, has_limits=has_limits)) is not None:
+        return [rows]
     # Those of an index are the elements along all axes but these.
     of_rows = [axis for axis in range(len(aval.shape)) if axis not in numbers.offset_dims]
     order = [*of_rows, *numbers.offset_dims]
@@ -45,6 +51,77 @@ def gather(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Valu
     shape = [aval.shape[axis] for axis in order]
     parts = np.split(out, len(operand.parts), axis=1)
     return [reader.value([part.reshape(shape).transpose(np.argsort(order)) for part in parts])]
+
+
+def _rows_of_product(
+    reader: Reader, eqn: Any, operand: Value, index: "_Index", choices: int, *, has_limits: bool
+) -> Value | None:
+    """Rows of what a product with parameters gives, with other parameters added to it; None of other elements."""
+    found = [_product_and_parameters(reader, part) for part in operand.parts]
+    products = {id(one[0]): one[0] for one in found if one is not None}
+    if None in found or len(products) != 1 or len(index.places) > _FEW * choices:
+        return None
+    (product,) = products.values()
+    numbers, aval = eqn.params["dimension_numbers"], eqn.outvars[0].aval
+    of_rows = [axis for axis in range(len(aval.shape)) if axis not in numbers.offset_dims]
+    order = [*of_rows, *numbers.offset_dims]
+    elements = np.arange(operand.size).reshape(operand.shape)
+
+    def taken(indices: Any) -> Any:
+        return eqn.primitive.bind(jnp.asarray(elements, jnp.int32), indices, **eqn.params)
+
+    distinct, _ = _distinct(index.table(choices, taken, order))
+    if len(distinct) > 1:
+        return None
+    which = distinct[0]  # (choices, columns)
+    outputs, bias = [], []
+    for one in found:
+        assert one is not None
+        _, places, parameters = one
+        outputs.append(places[which] - product.out.flat[0])
+        bias.append([(table, np.broadcast_to(where, operand.size)[which]) for table, where in parameters])
+    joined = np.concatenate(outputs, axis=1)
+    if len({len(tables) for tables in bias}) > 1 or any(
+        len({id(table) for table, _ in tables}) > 1 for tables in zip(*bias, strict=True)
+    ):
+        return None  # parts to which other tables are added
+    more = [(table, np.where(is_of, number, 0)[joined]) for table, is_of, number in product.bias if is_of.all()]
+    if len(more) < min(len(product.bias), 1):
+        return None
+    added = [
+        (tables[0][0], np.concatenate([where for _, where in tables], axis=1)) for tables in zip(*bias, strict=True)
+    ]
+    weights, depth = product.weights, product.places.shape[-1]
+
+    def prepare(value: Any) -> Any:
+        return jnp.moveaxis(weights.prepare(value)[0][:, joined], 0, 1)
+
+    table = Table(weights.value, prepare, joined.size * depth)
+    out = reader.memory.new(len(index.places), joined.shape[1])
+    reader.add(Rows(out, index.places, product.places[0, 0], table, [*more, *added], choices, has_limits))
+    shape = [aval.shape[axis] for axis in order]
+    parts = np.split(out, len(operand.parts), axis=1)
+    return reader.value([part.reshape(shape).transpose(np.argsort(order)) for part in parts])
+
+
+def _product_and_parameters(
+    reader: Reader, part: Expression
+) -> tuple[Contract, np.ndarray, list[tuple[Table, np.ndarray]]] | None:
+    """A product with parameters, where its outputs are, and the tables that are added to it; None of others."""
+    parameters = []
+    while part.name == "add":
+        tables = [arg for arg in part.args if arg.name == "table"]
+        if len(tables) != 1:
+            return None
+        parameters.append(tables[0].data)
+        part = next(arg for arg in part.args if arg is not tables[0])
+    if part.name != "elements" or not part.data.size:
+        return None
+    start = np.searchsorted(reader.memory.starts, part.data, "right") - 1
+    product = reader.contracts.get(reader.memory.starts[start[0]]) if (start == start[0]).all() else None
+    if product is None or product.out.shape[:2] != (1, 1):
+        return None
+    return product, part.data, parameters
 
 
 def scatter_add(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Value]:
@@ -132,7 +209,7 @@ class _Index:
             raise UnreadableError(f"{size} of its elements may be at {choices} places each: too many to be listed")
 
     def table(self, choices: int, evaluate: Callable[[Any], Any], order: Sequence[int]) -> np.ndarray:
-        """What a function of indices gives if all are the same choice: ``(R, choices, ·)``, by its axes in this order."""
+        """What a function of indices gives if all are one choice: ``(R, choices, ·)``, with its axes in this order."""
         found = []
         with evaluated_eagerly():
             for choice in range(choices):

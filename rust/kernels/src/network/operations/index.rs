@@ -140,8 +140,8 @@ impl<T: Real> Scatter<'_, T> {
 
 /// The choice that is wanted, or the nearest one; None if there is none and there are limits.
 #[inline(always)]
-fn choice(wanted: f64, choices: usize, has_limits: bool) -> Option<usize> {
-    let choice = wanted.clamp(0.0, choices as f64 - 1.0);
-    // Also if it is no number.
-    if has_limits && choice != wanted { None } else { Some(choice as usize) }
+pub(super) fn choice(wanted: f64, choices: usize, has_limits: bool) -> Option<usize> {
+    let limits = 0.0..=choices as f64 - 1.0;
+    // Numbers that are none are no choice either.
+    if has_limits && !limits.contains(&wanted) { None } else { Some(wanted.clamp(*limits.start(), *limits.end()) as usize) }
 }

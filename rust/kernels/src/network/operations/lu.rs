@@ -241,7 +241,7 @@ impl<T: Real, S: Simd, const P: usize, A: Algebra<P>> Matrix<'_, T, S, P, A> {
                     order.swap(row * width + lane, pivot * width + lane);
                 }
                 let (above, below) = numbers.split_at_mut(pivot * n * P * width);
-                let above = above[(row * n + from) * P * width + lane..][..((n - from) * P - 1) * width + 1].iter_mut();
+                let above = above[(row * n + from) * P * width + lane..][..=((n - from) * P - 1) * width].iter_mut();
                 let below = below[from * P * width + lane..].iter_mut();
                 for (a, b) in above.step_by(width).zip(below.step_by(width)) {
                     (*a, *b) = (*b, *a);

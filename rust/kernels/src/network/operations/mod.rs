@@ -8,6 +8,7 @@ mod map;
 mod pair;
 mod pfaffian;
 mod reduce;
+mod rows;
 mod triangular;
 
 pub(super) use contract::Contract;
@@ -22,6 +23,7 @@ use pair::{Multiply, Pair};
 use pfaffian::{Pfaffian, Tridiagonalize};
 use pulp::Simd;
 use reduce::Reduce;
+use rows::Rows;
 use std::marker::PhantomData;
 use triangular::{Solve, Triangular};
 
@@ -46,6 +48,8 @@ pub(super) enum Operation<T> {
     Take(Take),
     /// Sums of elements, at such places.
     Put(Put),
+    /// Products with rows of a matrix that depend on the configuration.
+    Rows(Rows<T>),
 }
 
 impl<T: Real> Operation<T> {
@@ -60,6 +64,7 @@ impl<T: Real> Operation<T> {
             6 => Self::Pfaffian(Pfaffian::read(words)?),
             7 => Self::Take(Take::read(words)?),
             8 => Self::Put(Put::read(words)?),
+            9 => Self::Rows(Rows::read(words, tables)?),
             code => return Err(wrong(&format!("there is no operation {code}"))),
         })
     }
@@ -76,6 +81,7 @@ impl<T: Real> Operation<T> {
             Self::Pfaffian(pfaffian) => pfaffian.work(),
             Self::Take(take) => take.work(),
             Self::Put(put) => put.work(),
+            Self::Rows(rows) => rows.work(),
         }
     }
 
@@ -88,6 +94,7 @@ impl<T: Real> Operation<T> {
             Self::Lu(lu) => of_vectors(lu.vectors()),
             Self::Triangular(triangular) => of_vectors(triangular.vectors()),
             Self::Pfaffian(pfaffian) => of_vectors(pfaffian.vectors()),
+            Self::Rows(rows) => of_vectors(rows.vectors()),
             Self::Contract(_) | Self::Pair(_) | Self::Reduce(_) | Self::Take(_) | Self::Put(_) => 0,
         }
     }
@@ -133,6 +140,7 @@ impl<T: Real> Operation<T> {
             Self::Pfaffian(pfaffian) => with_memory!(Tridiagonalize::<T>(pfaffian, PhantomData)),
             Self::Take(take) => with_vectors!(Gather::<T>(take, PhantomData)),
             Self::Put(put) => with_vectors!(Scatter::<T>(put, PhantomData)),
+            Self::Rows(rows) => with_memory!(rows),
         }
     }
 }
