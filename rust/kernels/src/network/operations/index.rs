@@ -143,5 +143,9 @@ impl<T: Real> Scatter<'_, T> {
 pub(super) fn choice(wanted: f64, choices: usize, has_limits: bool) -> Option<usize> {
     let limits = 0.0..=choices as f64 - 1.0;
     // Numbers that are none are no choice either.
-    if has_limits && !limits.contains(&wanted) { None } else { Some(wanted.clamp(*limits.start(), *limits.end()) as usize) }
+    if has_limits && !limits.contains(&wanted) {
+        None
+    } else {
+        Some(wanted.clamp(*limits.start(), *limits.end()) as usize)
+    }
 }

@@ -147,3 +147,6 @@ impl<T: Real> Operation<T> {
 
 /// Some vectors of configurations: what a place has in a tile.
 type Numbers<T, S, const V: usize> = [<T as Real>::Vector<S>; V];
+
+#[cfg(test)]
+mod tests;
