@@ -307,19 +307,19 @@ class Put:
 class Rows:
     """``out[r, c] = bias[i, c] + Σ_j memory[places[j]] weights[i, j, c]`` with ``i = memory[index[r]]``.
 
-    Rows of what products with parameters give, which depend on the configuration: no others are computed.
+    Rows of parameters, or of what products with such give, which depend on the configuration: no others are computed.
 
     Attributes:
-        weights: ``(choices, depth, columns)``.
-        bias: tables that are added up, and the places in them, ``(choices, columns)``.
+        weights: ``(choices, depth, columns)``; None without products.
+        bias: what is added up: tables, and which of them has each number and where, ``(choices, columns)``.
         has_limits: whether what is out of bounds is NaN. Else it is the nearest row.
     """
 
     out: Places
     index: Places
     places: Places
-    weights: Table
-    bias: Sequence[tuple[Table, np.ndarray]]
+    weights: Table | None
+    bias: Sequence[Sequence[tuple[Table, np.ndarray, np.ndarray]]]
     choices: int
     has_limits: bool
 
@@ -335,9 +335,12 @@ class Rows:
     def words(self, at: Callable[[Places], Places], offset: Callable[[Table], int]) -> list[Any]:
         """The operation as the kernels read it."""
         head = [len(self.index), self.choices, len(self.places), self.out.shape[-1], int(self.has_limits)]
-        bias = [offset(table) + numbers for table, numbers in self.bias]
+        bias = [
+            np.sum([np.where(is_of, offset(table) + number, 0) for table, is_of, number in one], axis=0, dtype=np.int64)
+            for one in self.bias
+        ]
         places = [_first(at(self.out)), at(self.index), at(self.places)]
-        return [*head, *places, offset(self.weights), len(bias), *bias]
+        return [*head, *places, 0 if self.weights is None else offset(self.weights), len(bias), *bias]
 
 
 Operation = Contract | Pair | Reduce | Map | Lu | Triangular | Pfaffian | Take | Put | Rows

@@ -33,7 +33,7 @@ def gather(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Valu
     index = _Index(reader, inputs[1], numbers.start_index_map)
     choices = operand.shape[index.axis] - eqn.params["slice_sizes"][index.axis] + 1
     index.check(choices, aval.size * len(operand.parts))
-    if (rows := _rows_of_product(reader, eqn, operand, index, choices, has_limits=has_limits)) is not None:
+    if (rows := _chosen_rows(reader, eqn, operand, index, choices, has_limits=has_limits)) is not None:
         return [rows]
     # Those of an index are the elements along all axes but these.
     of_rows = [axis for axis in range(len(aval.shape)) if axis not in numbers.offset_dims]
@@ -53,15 +53,17 @@ def gather(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Valu
     return [reader.value([part.reshape(shape).transpose(np.argsort(order)) for part in parts])]
 
 
-def _rows_of_product(
+def _chosen_rows(
     reader: Reader, eqn: Any, operand: Value, index: "_Index", choices: int, *, has_limits: bool
 ) -> Value | None:
-    """Rows of what a product with parameters gives, with other parameters added to it; None of other elements."""
+    """Rows of parameters, or of what a product with such gives, with others added to it; None of other elements."""
     found = [_product_and_parameters(reader, part) for part in operand.parts]
-    products = {id(one[0]): one[0] for one in found if one is not None}
-    if None in found or len(products) != 1 or len(index.places) > _FEW * choices:
+    if None in found or len({(id(one[0]), len(one[2])) for one in found if one is not None}) > 1:
         return None
-    (product,) = products.values()
+    of_parts = [one for one in found if one is not None]
+    product = of_parts[0][0]
+    if product is not None and len(index.places) > _FEW * choices:
+        return None
     numbers, aval = eqn.params["dimension_numbers"], eqn.outvars[0].aval
     of_rows = [axis for axis in range(len(aval.shape)) if axis not in numbers.offset_dims]
     order = [*of_rows, *numbers.offset_dims]
@@ -74,40 +76,41 @@ def _rows_of_product(
     if len(distinct) > 1:
         return None
     which = distinct[0]  # (choices, columns)
-    outputs, bias = [], []
-    for one in found:
-        assert one is not None
-        _, places, parameters = one
-        outputs.append(places[which] - product.out.flat[0])
-        bias.append([(table, np.broadcast_to(where, operand.size)[which]) for table, where in parameters])
-    joined = np.concatenate(outputs, axis=1)
-    if len({len(tables) for tables in bias}) > 1 or any(
-        len({id(table) for table, _ in tables}) > 1 for tables in zip(*bias, strict=True)
-    ):
-        return None  # parts to which other tables are added
-    more = [(table, np.where(is_of, number, 0)[joined]) for table, is_of, number in product.bias if is_of.all()]
-    if len(more) < min(len(product.bias), 1):
-        return None
-    added = [
-        (tables[0][0], np.concatenate([where for _, where in tables], axis=1)) for tables in zip(*bias, strict=True)
-    ]
-    weights, depth = product.weights, product.places.shape[-1]
+    n_columns = which.shape[1]
+    bias = []
+    for tables in zip(*(parameters for *_, parameters in of_parts), strict=True):
+        of_bias = []
+        for part, (table, where) in enumerate(tables):
+            is_of = np.repeat(np.arange(len(of_parts)) == part, n_columns)
+            number = np.tile(np.broadcast_to(where, operand.size)[which], len(of_parts))
+            of_bias.append((table, np.broadcast_to(is_of, number.shape), number))
+        bias.append(of_bias)
+    weights, places = None, np.zeros(0, np.int64)
+    if product is not None:
+        joined = np.concatenate([outputs[which] - product.out.flat[0] for _, outputs, _ in of_parts], axis=1)
+        places = product.places[0, 0]
+        if product.bias:
+            bias.append([(table, is_of[joined], number[joined]) for table, is_of, number in product.bias])
+        own = product.weights
 
-    def prepare(value: Any) -> Any:
-        return jnp.moveaxis(weights.prepare(value)[0][:, joined], 0, 1)
+        def prepare(value: Any) -> Any:
+            return jnp.moveaxis(own.prepare(value)[0][:, joined], 0, 1)
 
-    table = Table(weights.value, prepare, joined.size * depth)
-    out = reader.memory.new(len(index.places), joined.shape[1])
-    reader.add(Rows(out, index.places, product.places[0, 0], table, [*more, *added], choices, has_limits))
+        weights = Table(own.value, prepare, joined.size * len(places))
+    out = reader.memory.new(len(index.places), n_columns * len(of_parts))
+    reader.add(Rows(out, index.places, places, weights, bias, choices, has_limits))
     shape = [aval.shape[axis] for axis in order]
-    parts = np.split(out, len(operand.parts), axis=1)
+    parts = np.split(out, len(of_parts), axis=1)
     return reader.value([part.reshape(shape).transpose(np.argsort(order)) for part in parts])
 
 
 def _product_and_parameters(
     reader: Reader, part: Expression
-) -> tuple[Contract, np.ndarray, list[tuple[Table, np.ndarray]]] | None:
-    """A product with parameters, where its outputs are, and the tables that are added to it; None of others."""
+) -> tuple[Contract | None, np.ndarray, list[tuple[Table, np.ndarray]]] | None:
+    """A product with parameters, if there is one, where its outputs are, and tables that are added to it.
+
+    None of what isn't made of these.
+    """
     parameters = []
     while part.name == "add":
         tables = [arg for arg in part.args if arg.name == "table"]
@@ -115,6 +118,8 @@ def _product_and_parameters(
             return None
         parameters.append(tables[0].data)
         part = next(arg for arg in part.args if arg is not tables[0])
+    if part.name == "table":
+        return None, np.zeros(0, np.int64), [*parameters, part.data]
     if part.name != "elements" or not part.data.size:
         return None
     start = np.searchsorted(reader.memory.starts, part.data, "right") - 1

@@ -322,7 +322,7 @@ mod tests {
             message(&words)
         };
         assert!(with(6, 7).ends_with("takes 7 numbers, but its tables have 6"), "{}", with(6, 7));
-        assert!(with(8, 9).ends_with("there is no operation 9"));
+        assert!(with(8, 99).ends_with("there is no operation 99"));
         assert!(with(3, 99).ends_with("it has 11 places, but names others"), "{}", with(3, 99));
         assert!(with(0, -1).ends_with("it has the number -1"));
     }

@@ -11,7 +11,7 @@ use crate::numbers::{CACHE_LINE, Real, lanes};
 use aligned_vec::AVec;
 use pulp::Simd;
 
-/// `out[r, c] = bias[i, c] + Σ_j x[j] weights[i, j, c]` with the choice i = index[r].
+/// `out[r, c] = bias[i, c] + Σ_j x[j] weights[i, j, c]` with the choice i = index[r]. Without x it is a row of parameters.
 #[derive(Debug)]
 pub(crate) struct Rows<T> {
     choices: usize,
@@ -40,7 +40,7 @@ impl<T: Real> Rows<T> {
     pub(super) fn read(words: &mut Words, tables: &[T]) -> Result<Self, Error> {
         let (rows, choices, depth) = (words.number()?, words.number()?, words.number()?);
         let (columns, has_limits) = (words.number()?, words.number()? > 0);
-        if choices == 0 || depth == 0 || columns == 0 {
+        if choices == 0 || columns == 0 {
             return Err(wrong("there is nothing to choose from"));
         }
         let out = words.run(rows.saturating_mul(columns))?;
@@ -159,10 +159,12 @@ impl<T: Real> Rows<T> {
         let mut first = 0;
         while first < vectors {
             let count = if first + VECTORS <= vectors { VECTORS } else { 1 };
+            // There are none without x.
+            let weights = weights.get(first..).unwrap_or_default();
             if count == VECTORS {
-                sums::<T, S, R, VECTORS>(simd, &weights[first..], vectors, &of_rows, &bias[first..], memory);
+                sums::<T, S, R, VECTORS>(simd, weights, vectors, &of_rows, &bias[first..], memory);
             } else {
-                sums::<T, S, R, 1>(simd, &weights[first..], vectors, &of_rows, &bias[first..], memory);
+                sums::<T, S, R, 1>(simd, weights, vectors, &of_rows, &bias[first..], memory);
             }
             let sums: &[T] = bytemuck::cast_slice(memory);
             let end = columns.min((first + count) * of_vector);

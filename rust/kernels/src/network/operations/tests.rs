@@ -81,6 +81,13 @@ fn rows(columns: usize) -> Vec<i32> {
     program(5, 12 * columns, 9, &[3, 4, 2, columns, 0], 3 * columns, &behind)
 }
 
+/// The same without products: rows of the bias.
+fn rows_of_parameters(columns: usize) -> Vec<i32> {
+    let bias: Vec<usize> = (8 * columns..12 * columns).collect();
+    let behind: Vec<usize> = [2, 3, 4, 0, 1].into_iter().chain(bias).collect();
+    program(5, 12 * columns, 9, &[3, 4, 0, columns, 0], 3 * columns, &behind)
+}
+
 /// Pf A, by expansion along the first row.
 fn expanded(a: &[Vec<Complex<f64>>]) -> Complex<f64> {
     if a.is_empty() {
@@ -192,6 +199,7 @@ proptest! {
             let taken = evaluate(&take(), &[], &with(8));
             let added = evaluate(&put(), &[], &with(6));
             let products = evaluate(&rows(columns), &tables, &with(2));
+            let parameters = evaluate(&rows_of_parameters(columns), &tables, &with(2));
             for (sample, (x, wanted)) in x.chunks(8).zip(wanted.chunks(3)).enumerate() {
                 let mut sums = vec![0.0; 8];
                 for (row, &wanted) in wanted.iter().enumerate() {
@@ -209,6 +217,7 @@ proptest! {
                         let bias = tables[8 * columns + nearest(wanted) * columns + column];
                         let found = products[(sample * 3 + row) * columns + column];
                         prop_assert!((found - (bias + x[0] * weight(0) + x[1] * weight(1))).abs() < 1e-14);
+                        prop_assert_eq!(parameters[(sample * 3 + row) * columns + column], bias);
                     }
                 }
                 prop_assert_eq!(&added[sample * 8..][..8], &sums[..]);
