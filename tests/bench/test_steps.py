@@ -79,6 +79,15 @@ def test_parameters_of_the_cases(name):
     assert sum(leaf.size for leaf in jax.tree.leaves(variables)) == PARAMETERS[name]
 
 
+def test_pairs_are_the_same_in_netkets_way():
+    case = states.STEPS["Fermi-Hubbard 6×6, pairs, Jastrow, Gutzwiller"]
+    hilbert = case.hamiltonian().hilbert
+    x = np.asarray(hilbert.random_state(jax.random.key(1), 5))
+    variables = case.model().init(jax.random.key(0), x)
+    ours, theirs = (np.asarray(model.apply(variables, x)) for model in (case.model(), case.netkets()))
+    np.testing.assert_allclose(np.exp(ours - theirs), 1, rtol=1e-10)
+
+
 @pytest.mark.parametrize("name", ["Heisenberg 10×10, GCNN", "Heisenberg chain 60, RBMSymm α=3"])
 def test_translations_leave_symmetric_models_as_they_are(name):
     case = states.STEPS[name]

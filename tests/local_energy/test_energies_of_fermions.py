@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import netket as nk
 import numpy as np
+import pytest
 
 import ferroket as fk
 from ferroket._compat.netket import FermiHubbard
@@ -92,3 +93,30 @@ def test_two_by_two_is_exact() -> None:
     estimate = state.expect(ours)
     np.testing.assert_allclose(estimate.mean, energies[0], atol=1e-10)
     np.testing.assert_allclose(estimate.variance, 0, atol=1e-18)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)
+def test_projected_pairs_on_sixteen_sites() -> None:
+    """E. Dagotto et al., Phys. Rev. B 45, 10741 (1992): exact diagonalisation gives -17.510 for ten fermions, U = 8."""
+    graph = nk.graph.Square(4)
+    hilbert = nk.hilbert.SpinOrbitalFermions(16, s=1 / 2, n_fermions_per_spin=(5, 5))
+    hamiltonian = fk.operator.FermiHubbard(hilbert, graph, t=1.0, U=8.0)
+    symmetries, translations = (group.to_array() for group in (graph.space_group(), graph.translation_group()))
+    model = fk.models.Product(
+        (
+            fk.models.PairProduct(hilbert, symmetries=symmetries),
+            fk.models.DensityJastrow(hilbert, translations=symmetries),
+            fk.models.Gutzwiller(hilbert, translations=translations),
+        )
+    )
+    sampler = fk.sampler.MetropolisFermionHop(hilbert, graph=graph, n_chains_per_rank=32)
+    state = nk.vqs.MCState(sampler, model, n_samples=1024, seed=1, sampler_seed=2, n_discard_per_chain=16)
+    for rate, steps in ((0.05, 200), (0.02, 60)):
+        optimizer = nk.optimizer.Sgd(rate)
+        driver = fk.driver.VMC_SR(hamiltonian, optimizer, diag_shift=0.003, variational_state=state, mode="real")
+        driver.run(steps, out=(), show_progress=False)
+    state.n_samples = 1 << 14
+    energy = state.expect(hamiltonian)
+    assert energy.error_of_mean < 0.006
+    assert -17.51 - 3 * energy.error_of_mean < energy.mean.real < -17.51 * (1 - 1.5e-3)

@@ -112,7 +112,10 @@ def test_rows_that_are_chosen(data: st.DataObject) -> None:
     choices, depth, columns = (data.draw(st.integers(2, most)) for most in (9, 7, 40))
     count = data.draw(st.integers(1, 3 * choices // 4))
     has_product, has_bias, has_more, is_complex = (data.draw(st.booleans()) for _ in range(4))
-    mode, dtype = "clip" if is_complex else data.draw(st.sampled_from(["clip", "fill"])), complex if is_complex else float
+    mode, dtype = (
+        "clip" if is_complex else data.draw(st.sampled_from(["clip", "fill"])),
+        complex if is_complex else float,
+    )
     shapes = (depth, choices * columns), (choices * columns,), (choices, columns)
     w = tuple(numbers(5 + place, *shape, dtype=dtype) for place, shape in enumerate(shapes))
 

@@ -180,14 +180,14 @@ class HiddenFermions(nn.Module):
 class PairsByXLA(nn.Module):
     """:class:`ferroket.models.PairProduct` with JAX's determinants."""
 
-    pairs: PairProduct
+    model: PairProduct
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """Gives ln ψ of occupations ``(n, N)``."""
-        orbits, _ = pair_elements(self.pairs)
-        f = self.param("pairs", self.pairs.kernel_init, (orbits.max() + 1,), float)[orbits]
-        fermions = self.pairs.hilbert.n_fermions_per_spin
+        orbits, _ = pair_elements(self.model)
+        f = self.param("pairs", self.model.kernel_init, (orbits.max() + 1,), float)[orbits]
+        fermions = self.model.hilbert.n_fermions_per_spin
 
         def log_psi(n: jax.Array) -> jax.Array:
             up, down = jnp.split(n, 2)

@@ -36,8 +36,19 @@ class Table:
     size: int
 
 
+class _WithOneResult:
+    """An operation that writes numbers one behind the other."""
+
+    out: Places
+
+    @property
+    def outs(self) -> list[Places]:
+        """The places that are written."""
+        return [self.out]
+
+
 @dataclass(frozen=True, eq=False)
-class Contract:
+class Contract(_WithOneResult):
     """``out[g, p, m] = bias[g, m] + Σ_j memory[places[g, p, j]] weights[g, j, m]``: products with parameters.
 
     Attributes:
@@ -48,11 +59,6 @@ class Contract:
     places: Places
     weights: Table
     bias: Sequence[tuple[Table, np.ndarray, np.ndarray]] = ()
-
-    @property
-    def outs(self) -> list[Places]:
-        """The places that are written."""
-        return [self.out]
 
     def read(self) -> list[Places]:
         """The places that are read."""
@@ -68,7 +74,7 @@ class Contract:
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class Pair(_WithOneResult):
     """``out[b, i, j] = Σ_k memory[left[b, i, k]] memory[right[b, j, k]]``: products of activations.
 
     Attributes:
@@ -79,11 +85,6 @@ class Pair:
     left: Places
     right: Places
     has_steps: bool
-
-    @property
-    def outs(self) -> list[Places]:
-        """The places that are written."""
-        return [self.out]
 
     def read(self) -> list[Places]:
         """The places that are read."""
@@ -98,7 +99,7 @@ class Pair:
 
 
 @dataclass(frozen=True, eq=False)
-class Reduce:
+class Reduce(_WithOneResult):
     """``out[r]``: the sum, product, greatest or least of ``memory[places[r, k]]``."""
 
     out: Places
@@ -106,11 +107,6 @@ class Reduce:
     kind: str
 
     KINDS = ("sum", "max", "min", "prod")
-
-    @property
-    def outs(self) -> list[Places]:
-        """The places that are written."""
-        return [self.out]
 
     def read(self) -> list[Places]:
         """The places that are read."""
@@ -193,7 +189,7 @@ class Lu:
 
 
 @dataclass(frozen=True, eq=False)
-class Triangular:
+class Triangular(_WithOneResult):
     """X of L X = B, with matrices L ``(B, n, n, parts)``, of which what is above the diagonal isn't read.
 
     Attributes:
@@ -206,11 +202,6 @@ class Triangular:
     right: Places
     has_ones: bool
 
-    @property
-    def outs(self) -> list[Places]:
-        """The places that are written."""
-        return [self.out]
-
     def read(self) -> list[Places]:
         """The places that are read."""
         return [self.matrix, self.right]
@@ -221,16 +212,11 @@ class Triangular:
 
 
 @dataclass(frozen=True, eq=False)
-class Pfaffian:
+class Pfaffian(_WithOneResult):
     """Factors ``(B, n / 2, parts)`` of the Pfaffians of skew-symmetric matrices ``(B, n, n, parts)``."""
 
     out: Places
     places: Places
-
-    @property
-    def outs(self) -> list[Places]:
-        """The places that are written."""
-        return [self.out]
 
     def read(self) -> list[Places]:
         """The places that are read."""
@@ -243,7 +229,7 @@ class Pfaffian:
 
 
 @dataclass(frozen=True, eq=False)
-class Take:
+class Take(_WithOneResult):
     """``out[r, c] = memory[tables[table[r], memory[index[r]], c]]``: elements whose places depend on the configuration.
 
     Attributes:
@@ -255,11 +241,6 @@ class Take:
     table: np.ndarray
     tables: Places
     has_limits: bool
-
-    @property
-    def outs(self) -> list[Places]:
-        """The places that are written."""
-        return [self.out]
 
     def read(self) -> list[Places]:
         """The places that are read."""
@@ -273,7 +254,7 @@ class Take:
 
 
 @dataclass(frozen=True, eq=False)
-class Put:
+class Put(_WithOneResult):
     """``out[targets[table[r], memory[index[r]], c]] += memory[places[r, c]]``, of zeros.
 
     Attributes:
@@ -287,11 +268,6 @@ class Put:
     places: Places
     has_limits: bool
 
-    @property
-    def outs(self) -> list[Places]:
-        """The places that are written."""
-        return [self.out]
-
     def read(self) -> list[Places]:
         """The places that are read."""
         return [self.index, self.places]
@@ -304,7 +280,7 @@ class Put:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Rows(_WithOneResult):
     """``out[r, c] = bias[i, c] + Σ_j memory[places[j]] weights[i, j, c]`` with ``i = memory[index[r]]``.
 
     Rows of parameters, or of what products with such give, which depend on the configuration: no others are computed.
@@ -322,11 +298,6 @@ class Rows:
     bias: Sequence[Sequence[tuple[Table, np.ndarray, np.ndarray]]]
     choices: int
     has_limits: bool
-
-    @property
-    def outs(self) -> list[Places]:
-        """The places that are written."""
-        return [self.out]
 
     def read(self) -> list[Places]:
         """The places that are read."""

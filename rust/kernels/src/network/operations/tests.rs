@@ -201,7 +201,7 @@ proptest! {
             let products = evaluate(&rows(columns), &tables, &with(2));
             let parameters = evaluate(&rows_of_parameters(columns), &tables, &with(2));
             for (sample, (x, wanted)) in x.chunks(8).zip(wanted.chunks(3)).enumerate() {
-                let mut sums = vec![0.0; 8];
+                let mut sums = [0.0; 8];
                 for (row, &wanted) in wanted.iter().enumerate() {
                     for column in 0..2 {
                         let found = taken[sample * 6 + row * 2 + column];
