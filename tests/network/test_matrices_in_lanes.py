@@ -201,6 +201,14 @@ def test_networks_of_fermions(name: str) -> None:
         (lambda x: x.reshape(2, 4)[(x[:1] > 0).astype(int), (x[1:2] > 0).astype(int)].sum(), "along several axes"),
         (lambda x: x.at[(x[:1] > 0).astype(int)].get(mode="fill", fill_value=1.0).sum(), "others out of bounds"),
         (
+            lambda x: jnp.zeros((2, 4)).at[np.array([1, 5]), (x[:2] > 0).astype(int)].add(x[:2]).sum(),
+            "out of bounds, whatever the configuration is",
+        ),
+        (
+            lambda x: x.reshape(2, 4).at[np.array([1, 5]), (x[:2] > 0).astype(int)].get(mode="fill").sum(),
+            "out of bounds, whatever the configuration is",
+        ),
+        (
             lambda x: jnp.zeros((2, 4)).at[(x[:1] > 0).astype(int), (x[1:2] > 0).astype(int)].add(x[0]).sum(),
             "along several axes",
         ),

@@ -142,11 +142,9 @@ class HiddenFermions(nn.Module):
         fermions = self.hilbert.n_fermions + self.n_hidden
         self.orbitals = self.param("orbitals", self.kernel_init, (self.hilbert.size, fermions), self.param_dtype)
         self.layers = self.network or _HiddenLayers(self.features, self.activation, self.param_dtype)
-        self.hidden = nn.Dense(
-            self.n_hidden * fermions, param_dtype=self.param_dtype, bias_init=self.kernel_init_of_rows
-        )
+        self.hidden = nn.Dense(self.n_hidden * fermions, param_dtype=self.param_dtype, bias_init=self._rows_init)
 
-    def kernel_init_of_rows(self, key: Any, shape: Sequence[int], dtype: Any) -> jax.Array:
+    def _rows_init(self, key: Any, shape: Sequence[int], dtype: Any) -> jax.Array:
         """The rows of hidden fermions at first: as those of visible ones, or the determinant would be close to 0."""
         rows: jax.Array = self.kernel_init(key, (self.n_hidden, shape[0] // self.n_hidden), dtype)
         return rows.reshape(shape)
@@ -155,4 +153,4 @@ class HiddenFermions(nn.Module):
         """``ln ψ`` of occupations ``(..., N)``, complex ``(...)``."""
         hidden = self.hidden(self.layers(x)).reshape(*x.shape[:-1], self.n_hidden, self.orbitals.shape[1])
         visible = occupied_rows(self.orbitals, x, self.hilbert.n_fermions)
-        return logdet(jnp.concatenate([visible, hidden.astype(visible.dtype)], axis=-2))
+        return logdet(jnp.concatenate([visible, hidden], axis=-2))

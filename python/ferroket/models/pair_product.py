@@ -80,7 +80,6 @@ class PairProduct(nn.Module):
                 f"pairs of unequal spins are made of as many fermions of each, not {fermions}: with general=True there "
                 "are others, too"
             )
-        self.elements = pair_elements(self)
         self.pairs = self.param("pairs", self.kernel_init, (n_parameters(self),), self.param_dtype)
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -137,7 +136,7 @@ def projection(model: PairProduct) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pair_matrices(model: PairProduct, pairs: jax.Array) -> jax.Array:
-    """F of each of the symmetries, ``(G, L, L)``, or F of all modes."""
+    """The matrices f of all symmetries, ``(G, L, L)``, or F of all modes if pairs are general."""
     orbits, sign = pair_elements(model)
     permutations, _ = projection(model)
     where = permutations[:, :, None], permutations[:, None, :]

@@ -42,7 +42,7 @@ def gather(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Valu
     for places in reader.places(operand):
 
         def taken(indices: Any, places: Any = places) -> Any:
-            return eqn.primitive.bind(jnp.asarray(places, jnp.int32), indices, **eqn.params)
+            return _taken(eqn, places, indices)
 
         tables.append(index.table(choices, taken, order))
     distinct, table = _distinct(np.concatenate(tables, axis=-1))
@@ -70,7 +70,7 @@ def _chosen_rows(
     elements = np.arange(operand.size).reshape(operand.shape)
 
     def taken(indices: Any) -> Any:
-        return eqn.primitive.bind(jnp.asarray(elements, jnp.int32), indices, **eqn.params)
+        return _taken(eqn, elements, indices)
 
     distinct, _ = _distinct(index.table(choices, taken, order))
     if len(distinct) > 1:
@@ -149,7 +149,8 @@ def scatter_add(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence
             lambda updates: eqn.primitive.bind(zeros, indices, updates, **eqn.params),
             jax.ShapeDtypeStruct(updates.shape, zeros.dtype),
         )
-        return back(jnp.arange(float(aval.size)).reshape(aval.shape))[0]
+        # -1 is what is left out, whatever the configuration is.
+        return back(1.0 + jnp.arange(aval.size).reshape(aval.shape))[0] - 1
 
     distinct, table = _distinct(index.table(choices, targets, order))
     has_limits = eqn.params["mode"] != _MODES.CLIP
@@ -221,7 +222,14 @@ class _Index:
                 indices = self._known.copy()
                 indices[..., self._column] = choice
                 found.append(np.asarray(evaluate(jnp.asarray(indices, jnp.int32)), np.int64).transpose(order))
+        if any((places < 0).any() for places in found):
+            raise UnreadableError("it has elements that are out of bounds, whatever the configuration is")
         return np.stack(found).reshape(choices, len(self.places), -1).swapaxes(0, 1)
+
+
+def _taken(eqn: Any, places: np.ndarray, indices: Any) -> Any:
+    """What a gather takes of places; -1 out of bounds."""
+    return eqn.primitive.bind(jnp.asarray(places, jnp.int32), indices, **{**eqn.params, "fill_value": -1})
 
 
 def _distinct(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -76,6 +76,8 @@ def _pfaffian_factors(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Se
     value, n = inputs[0], eqn.params["n"]
     places = _matrices(reader, Value((*value.shape[:-1], n, n), value.parts))
     batch, *_, parts = places.shape
+    if not places.size:
+        raise UnreadableError("it has Pfaffians of nothing")
     out = reader.memory.new(batch, n // 2, parts)
     reader.add(Pfaffian(out, places))
     return [reader.value([out[..., part].reshape(eqn.outvars[0].aval.shape) for part in range(parts)])]
