@@ -28,7 +28,7 @@ pub(crate) struct Lu {
 impl Lu {
     pub(super) fn read(words: &mut Words) -> Result<Self, Error> {
         let (batch, n, planes) = (words.number()?, words.number()?, words.number()?);
-        if n == 0 || !(1..=2).contains(&planes) {
+        if batch == 0 || n == 0 || !(1..=2).contains(&planes) {
             return Err(wrong(&format!("there are no matrices of {n} rows whose numbers have {planes} parts")));
         }
         let all = batch.saturating_mul(n).saturating_mul(n).saturating_mul(planes);

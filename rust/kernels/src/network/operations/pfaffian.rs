@@ -25,7 +25,7 @@ pub(crate) struct Pfaffian {
 impl Pfaffian {
     pub(super) fn read(words: &mut Words) -> Result<Self, Error> {
         let (batch, n, planes) = (words.number()?, words.number()?, words.number()?);
-        if n == 0 || n % 2 == 1 || !(1..=2).contains(&planes) {
+        if batch == 0 || n == 0 || n % 2 == 1 || !(1..=2).contains(&planes) {
             return Err(wrong(&format!("there are no Pfaffians of {n} rows whose numbers have {planes} parts")));
         }
         let out = words.run(batch.saturating_mul(n / 2).saturating_mul(planes))?;

@@ -27,7 +27,7 @@ impl Triangular {
     pub(super) fn read(words: &mut Words) -> Result<Self, Error> {
         let (batch, n, columns, planes) = (words.number()?, words.number()?, words.number()?, words.number()?);
         let has_ones = words.number()? > 0;
-        if n == 0 || columns == 0 || !(1..=2).contains(&planes) {
+        if batch == 0 || n == 0 || columns == 0 || !(1..=2).contains(&planes) {
             return Err(wrong(&format!(
                 "there are no systems of {n} rows and {columns} right sides of {planes} parts"
             )));
