@@ -90,6 +90,54 @@ def test_projected_states_are_sums_of_condensates(general):
     assert creators is not None
 
 
+def total_spin_squared(space) -> np.ndarray:
+    """S² of fermions on sites, dense."""
+    from netket.operator.fermion import create, destroy
+
+    everything = nk.hilbert.SpinOrbitalFermions(SITES, s=1 / 2)
+
+    def spin(site, to, start):
+        return create(everything, site, to) @ destroy(everything, site, start)
+
+    raised = sum(spin(site, 1, -1) for site in range(SITES))
+    along_z = sum(0.5 * (spin(site, 1, 1) - spin(site, -1, -1)) for site in range(SITES))
+    squared = (raised @ raised.conjugate().transpose() + along_z @ along_z - along_z).to_sparse()
+    where = np.asarray(everything.states_to_numbers(np.asarray(space.all_states())))
+    return squared.tocsr()[where][:, where].toarray()
+
+
+@pytest.mark.parametrize("total_spin", [0, 1, 2])
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_states_are_projected_onto_a_total_spin(total_spin, dtype):
+    rotations = fk.models.spin_rotations(total_spin, (total_spin + 2) // 2 + 1)
+    model = fk.models.PairProduct(SPACE, rotations=rotations, param_dtype=dtype)
+    variables = model.init(jax.random.key(7), SPACE.all_states()[:1])
+    psi = np.exp(model.apply(variables, SPACE.all_states()))
+    squared = total_spin_squared(SPACE)
+    np.testing.assert_allclose(squared @ psi, total_spin * (total_spin + 1) * psi, atol=1e-10)
+    # It is the projection of the state without rotations, and with as many weights it is as large.
+    plain = np.exp(fk.models.PairProduct(SPACE, param_dtype=dtype).apply(variables, SPACE.all_states()))
+    _, vectors = np.linalg.eigh(squared)
+    values = np.linalg.eigvalsh(squared)
+    own = vectors[:, np.abs(values - total_spin * (total_spin + 1)) < 1e-8]
+    expected = own @ (own.T @ plain)
+    sign = np.vdot(expected, psi) / np.vdot(expected, expected)
+    assert abs(sign) == pytest.approx(1)
+    np.testing.assert_allclose(psi, expected * sign, atol=1e-10)
+
+
+def test_projections_onto_momentum_and_spin_go_together():
+    settings = {"symmetries": ROTATIONS, "characters": CHARACTERS}
+    rotations = fk.models.spin_rotations(0, 2)
+    model = fk.models.PairProduct(SPACE, rotations=rotations, **settings)
+    variables = model.init(jax.random.key(9), SPACE.all_states()[:1])
+    psi = np.exp(model.apply(variables, SPACE.all_states()))
+    alone = np.exp(fk.models.PairProduct(SPACE, **settings).apply(variables, SPACE.all_states()))
+    values, vectors = np.linalg.eigh(total_spin_squared(SPACE))
+    singlets = vectors[:, np.abs(values) < 1e-8]
+    check(psi, singlets @ (singlets.T @ alone))
+
+
 FACTORS = (
     fk.models.Gutzwiller(SPACE),
     fk.models.Gutzwiller(SPACE, translations=ROTATIONS),
@@ -172,6 +220,14 @@ def test_what_is_wrong_is_named():
         init(fk.models.PairProduct(SPACE, translations=np.zeros((2, 4), int)))
     with pytest.raises(ValueError, match=r"there are 4 symmetries, but characters of shape \(3,\)"):
         init(fk.models.PairProduct(SPACE, symmetries=ROTATIONS, characters=np.ones(3)))
+    with pytest.raises(ValueError, match=r"an angle and a weight each, \(Q, 2\), not an array of shape \(3,\)"):
+        init(fk.models.PairProduct(SPACE, rotations=np.ones(3)))
+    with pytest.raises(ValueError, match="rotations around one axis project pairs of unequal spins alone"):
+        init(fk.models.PairProduct(SPACE, rotations=fk.models.spin_rotations(0, 2), general=True))
+    with pytest.raises(ValueError, match=r"have a total spin of 0, 1, 2, ..., not 0.5"):
+        fk.models.spin_rotations(0.5, 3)
+    with pytest.raises(ValueError, match="an integral takes 1 point or more, not 0"):
+        fk.models.spin_rotations(0, 0)
     with pytest.raises(TypeError, match=r"PairProduct takes a nk.hilbert.SpinOrbitalFermions, but got Spin"):
         init(fk.models.PairProduct(nk.hilbert.Spin(1 / 2, 8)))
     with pytest.raises(TypeError, match="a space with a fixed number of fermions"):

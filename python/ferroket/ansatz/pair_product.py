@@ -11,7 +11,7 @@ from ferroket.ansatz.registry import Almost, Ansatz, other_type, register
 from ferroket.ansatz.slater import other_space
 from ferroket.models import DensityJastrow, Gutzwiller, PairProduct
 from ferroket.models.correlations import jastrow_orbits
-from ferroket.models.pair_product import pair_matrices, projection
+from ferroket.models.pair_product import pair_matrices, pairs_equal_spins, weights_of
 from ferroket.models.ties import orbits_of_sites, permutations_of
 
 
@@ -28,7 +28,8 @@ class _PairProduct(Ansatz):
         """See :class:`~ferroket.ansatz.Ansatz`."""
         if reason := other_type(model, PairProduct):
             return reason
-        return Almost("pairs of equal spins are Pfaffians, of which ratios aren't known") if model.general else None
+        equal = pairs_equal_spins(model)
+        return Almost("pairs of equal spins are Pfaffians, of which ratios aren't known") if equal else None
 
     def why_not_on(self, model: Any, hilbert: Any) -> str | None:
         """See :class:`~ferroket.ansatz.Ansatz`."""
@@ -36,12 +37,12 @@ class _PairProduct(Ansatz):
 
     def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
         """See :class:`~ferroket.ansatz.Ansatz`."""
-        f, (_, characters) = pair_matrices(model, variables["params"]["pairs"]), projection(model)
+        f, weights = pair_matrices(model, variables["params"]["pairs"]), weights_of(model)
         signs = jnp.diag((-1.0) ** np.arange(f.shape[-1]))
         orbitals = jnp.concatenate([f, jnp.broadcast_to(signs, f.shape)], axis=1)
-        if (characters != 1).any():
-            dtype = jnp.promote_types(f.dtype, jnp.result_type(characters.dtype, jnp.float32))
-            of_first = characters.astype(dtype)[:, None]
+        if (weights != 1).any():
+            dtype = jnp.promote_types(f.dtype, jnp.result_type(weights.dtype, jnp.float32))
+            of_first = weights.astype(dtype)[:, None]
             orbitals = orbitals.astype(dtype).at[:, :, 0].multiply(of_first)
         return SlaterAmplitudes((orbitals,), holes=f.shape[-1])
 

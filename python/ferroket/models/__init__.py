@@ -2,7 +2,7 @@
 
 from ferroket.models.correlations import DensityJastrow, DoublonHolon, Gutzwiller
 from ferroket.models.determinants import Backflow, HiddenFermions
-from ferroket.models.pair_product import PairProduct
+from ferroket.models.pair_product import PairProduct, spin_rotations
 from ferroket.models.product import Product
 from ferroket.models.slater_jastrow import SlaterJastrow
 from ferroket.models.ties import free_fermion_characters, sublattice_translations
@@ -17,5 +17,6 @@ __all__ = [
     "Product",
     "SlaterJastrow",
     "free_fermion_characters",
+    "spin_rotations",
     "sublattice_translations",
 ]

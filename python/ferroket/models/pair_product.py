@@ -29,6 +29,9 @@ class PairProduct(nn.Module):
     With ``symmetries`` g and ``characters`` χ it is projected onto a momentum, or a representation of the point group:
     :math:`\psi(n) = \sum_g \chi_g \det f^g_{R_\uparrow R_\downarrow}` with :math:`f^g_{ij} = f_{g(i) g(j)}`.
 
+    With ``rotations`` of all spins around the y axis it is projected onto a total spin, too, see
+    :func:`spin_rotations`: then each summand pairs equal spins, and is a Pfaffian.
+
     The parameter is ``pairs``: f, ``(L L,)``, row by row; or one number for each orbit of pairs of sites under the
     translations. If it is general, one number for each orbit of unordered pairs of modes that isn't 0. Correlations
     are factors beside it: ``Product((PairProduct(hilbert), Gutzwiller(hilbert), DensityJastrow(hilbert)))``.
@@ -38,7 +41,7 @@ class PairProduct(nn.Module):
             them.
         ValueError: Alike, if there are no two spins with as many fermions, or, if it is general, an odd number of
             fermions; if translations or symmetries aren't permutations of the sites, or there are other numbers of
-            characters.
+            characters; if rotations aren't pairs of an angle and a weight, or pairs are general beside them.
     """
 
     hilbert: Any
@@ -57,6 +60,10 @@ class PairProduct(nn.Module):
     characters: Any = None
     """χ of each of the symmetries; 1 by default."""
 
+    rotations: Any = None
+    """Angles around the y axis that all spins are turned by, and their weights, ``(Q, 2)``, see
+    :func:`spin_rotations`; none by default."""
+
     kernel_init: Any = nn.initializers.normal(1.0)
     """Initialises f."""
 
@@ -65,7 +72,7 @@ class PairProduct(nn.Module):
 
     def __post_init__(self) -> None:
         """Makes arrays hashable, as JAX wants models to be."""
-        for name in ("translations", "symmetries", "characters"):
+        for name in ("translations", "symmetries", "characters", "rotations"):
             setattr(self, name, hashable(getattr(self, name)))
         super().__post_init__()
 
@@ -80,16 +87,17 @@ class PairProduct(nn.Module):
                 f"pairs of unequal spins are made of as many fermions of each, not {fermions}: with general=True there "
                 "are others, too"
             )
+        check_rotations(self)
         self.pairs = self.param("pairs", self.kernel_init, (n_parameters(self),), self.param_dtype)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """``ln ψ`` of occupations ``(..., N)``, complex ``(...)``."""
-        return log_sum(self._log_psi(x), projection(self)[1])
+        return log_sum(self._log_psi(x), weights_of(self))
 
     def _log_psi(self, x: jax.Array) -> jax.Array:
-        """Those of each of the symmetries, ``(..., G)``."""
+        """Those of all summands, ``(..., D)``."""
         f = pair_matrices(self, self.pairs)
-        if self.general:
+        if pairs_equal_spins(self):
             rows = occupied_rows(f, x[..., None, :], self.hilbert.n_fermions)
             return logpfaffian(occupied_rows(rows.swapaxes(-1, -2), x[..., None, :], self.hilbert.n_fermions))
         first, second = jnp.split(x[..., None, :], 2, axis=-1)
@@ -97,12 +105,61 @@ class PairProduct(nn.Module):
         return logdet(occupied_rows(rows.swapaxes(-1, -2), second, self.hilbert.n_fermions_per_spin[1]))
 
 
-def log_sum(log_psi: jax.Array, characters: np.ndarray) -> jax.Array:
-    """The logarithm of Σ_g χ_g ψ_g, complex ``(...)``, from those of ψ_g, ``(..., G)``."""
-    if characters.size == 1:
-        return log_psi[..., 0] + np.log(characters[0] + 0j)
-    result: jax.Array = nk.jax.logsumexp_cplx(log_psi, b=characters, axis=-1)
+def log_sum(log_psi: jax.Array, weights: np.ndarray) -> jax.Array:
+    """The logarithm of Σ_d w_d ψ_d, complex ``(...)``, from those of ψ_d, ``(..., D)``."""
+    if weights.size == 1:
+        return log_psi[..., 0] + np.log(weights[0] + 0j)
+    result: jax.Array = nk.jax.logsumexp_cplx(log_psi, b=weights, axis=-1)
     return result
+
+
+def spin_rotations(total_spin: int, points: int) -> np.ndarray:
+    r"""Rotations of which the weighted sum projects states without magnetisation onto a total spin S.
+
+    .. math::
+
+        P^S = \frac{2S+1}{2} \int_0^\pi d\beta\, \sin\beta\, P_S(\cos\beta)\, e^{-i\beta S^y}
+
+    with Legendre's polynomial :math:`P_S`, by the Gauss–Legendre rule in cos β: P. Ring and P. Schuck, The Nuclear
+    Many-Body Problem (1980), section 11.4.
+
+    Args:
+        total_spin: S, 0 for a singlet.
+        points: How many angles there are. The projection is exact if twice as many exceed S + n, with n pairs; fewer
+            leave parts of large spins. A step takes as many times as long.
+
+    Returns:
+        Each β and its weight, ``(points, 2)``.
+
+    Raises:
+        ValueError: S is negative or no integer, or there is no point.
+    """
+    if total_spin < 0 or total_spin != int(total_spin):
+        raise ValueError(f"states without magnetisation have a total spin of 0, 1, 2, ..., not {total_spin}")
+    if points < 1:
+        raise ValueError(f"an integral takes 1 point or more, not {points}")
+    cosine, weight = np.polynomial.legendre.leggauss(points)
+    legendre = np.polynomial.Legendre.basis(int(total_spin))(cosine)
+    return np.stack([np.arccos(cosine), (total_spin + 0.5) * weight * legendre], axis=1)
+
+
+def check_rotations(model: PairProduct) -> None:
+    """Raises an error unless a pair product's rotations are such."""
+    if model.rotations is None:
+        return
+    rotations = np.asarray(model.rotations)
+    if rotations.ndim != 2 or rotations.shape[1] != 2 or not len(rotations):  # noqa: PLR2004
+        raise ValueError(f"rotations are an angle and a weight each, (Q, 2), not an array of shape {rotations.shape}")
+    if model.general:
+        raise ValueError(
+            "rotations around one axis project pairs of unequal spins alone, which have no magnetisation: take "
+            "general=False, or no rotations"
+        )
+
+
+def pairs_equal_spins(model: PairProduct) -> bool:
+    """Whether ψ is made of Pfaffians: pairs are general, or are turned."""
+    return model.general or model.rotations is not None
 
 
 def pair_elements(model: PairProduct) -> tuple[np.ndarray, np.ndarray]:
@@ -135,10 +192,32 @@ def projection(model: PairProduct) -> tuple[np.ndarray, np.ndarray]:
     return permutations, characters
 
 
+def weights_of(model: PairProduct) -> np.ndarray:
+    """What the summands of ψ are multiplied with, ``(D,)``: characters, each times the weight of a rotation."""
+    _, characters = projection(model)
+    if model.rotations is None:
+        return characters
+    return (characters[:, None] * np.asarray(model.rotations)[:, 1]).reshape(-1)
+
+
 def pair_matrices(model: PairProduct, pairs: jax.Array) -> jax.Array:
-    """The matrices f of all symmetries, ``(G, L, L)``, or F of all modes if pairs are general."""
+    """The matrices f of all summands, ``(D, L, L)``, or F of all modes if they pair equal spins."""
     orbits, sign = pair_elements(model)
     permutations, _ = projection(model)
     where = permutations[:, :, None], permutations[:, None, :]
     f: jax.Array = pairs[orbits[where]]
-    return f * sign[where] if model.general else f
+    if model.general:
+        return f * sign[where]
+    return f if model.rotations is None else _turned(f, np.asarray(model.rotations)[:, 0])
+
+
+def _turned(f: jax.Array, angles: np.ndarray) -> jax.Array:
+    """U F Uᵀ, ``(G Q, 2 L, 2 L)``, of F = [[0, f], [−fᵀ, 0]] and the rotations U of both spins by angles ``(Q,)``."""
+    half = angles[:, None, None].astype(np.finfo(f.dtype).dtype) / 2
+    cosine, sine = np.cos(half), np.sin(half)
+    f = f[:, None]
+    f_t = f.swapaxes(-1, -2)
+    equal = cosine * sine * (f_t - f)
+    unequal = cosine**2 * f + sine**2 * f_t
+    rows = [jnp.concatenate([equal, unequal], axis=-1), jnp.concatenate([-unequal.swapaxes(-1, -2), -equal], axis=-1)]
+    return jnp.concatenate(rows, axis=-2).reshape(-1, 2 * f.shape[-1], 2 * f.shape[-1])
