@@ -10,9 +10,8 @@ from ferroket.ansatz.amplitudes import Amplitudes, JastrowAmplitudes, SlaterAmpl
 from ferroket.ansatz.registry import Almost, Ansatz, other_type, register
 from ferroket.ansatz.slater import other_space
 from ferroket.models import DensityJastrow, Gutzwiller, PairProduct
-from ferroket.models.correlations import jastrow_orbits
 from ferroket.models.pair_product import pair_matrices, pairs_equal_spins, weights_of
-from ferroket.models.ties import orbits_of_sites, permutations_of
+from ferroket.models.ties import parameters_of_densities, parameters_of_sites
 
 
 class _PairProduct(Ansatz):
@@ -63,7 +62,7 @@ class _DensityJastrow(Ansatz):
     def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
         """See :class:`~ferroket.ansatz.Ansatz`."""
         sites = model.hilbert.n_orbitals
-        v = variables["params"]["jastrow"][jastrow_orbits(model.translations, sites)]
+        v = variables["params"]["jastrow"][parameters_of_densities(model.translations, sites)]
         lower = jnp.zeros((sites, sites), v.dtype).at[np.tril_indices(sites, k=-1)].set(v)
         both = lower + lower.T
         sectors = first.size // sites
@@ -86,8 +85,7 @@ class _Gutzwiller(Ansatz):
 
     def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
         """See :class:`~ferroket.ansatz.Ansatz`."""
-        orbits = orbits_of_sites(permutations_of(model.translations, model.hilbert.n_orbitals))
-        g = variables["params"]["gutzwiller"][orbits]
+        g = variables["params"]["gutzwiller"][parameters_of_sites(model.translations, model.hilbert.n_orbitals)]
         pairs = jnp.kron(1 - jnp.eye(2), jnp.diag(g))
         return JastrowAmplitudes(jnp.zeros_like(pairs[0]), pairs)
 

@@ -5,7 +5,7 @@ from ferroket.models.determinants import Backflow, HiddenFermions
 from ferroket.models.pair_product import PairProduct, spin_rotations
 from ferroket.models.product import Product
 from ferroket.models.slater_jastrow import SlaterJastrow
-from ferroket.models.ties import free_fermion_characters, sublattice_translations
+from ferroket.models.ties import TiedParameters, free_fermion_characters, sublattice_translations
 
 __all__ = [
     "Backflow",
@@ -16,6 +16,7 @@ __all__ = [
     "PairProduct",
     "Product",
     "SlaterJastrow",
+    "TiedParameters",
     "free_fermion_characters",
     "spin_rotations",
     "sublattice_translations",

@@ -8,7 +8,7 @@ import numpy as np
 
 from ferroket.models.fermions import check_fermions, numbers_on_sites
 from ferroket.models.pairs import sum_over_pairs
-from ferroket.models.ties import hashable, numbered, orbits_of_pairs, orbits_of_sites, permutations_of
+from ferroket.models.ties import hashable, parameters_of_densities, parameters_of_sites
 
 _INIT = nn.initializers.normal(0.01)
 
@@ -29,7 +29,7 @@ class Gutzwiller(nn.Module):
 
     translations: Any = None
     """Permutations of sites that have the same g: a permutation group or an array ``(G, L)``, see
-    :func:`sublattice_translations`."""
+    :func:`sublattice_translations`; or :class:`TiedParameters`."""
 
     kernel_init: Any = _INIT
     """Initialises g."""
@@ -45,7 +45,7 @@ class Gutzwiller(nn.Module):
     def setup(self) -> None:
         """Makes the parameters."""
         check_fermions(self.hilbert, type(self).__name__, spins=2)
-        self.orbits = orbits_of_sites(permutations_of(self.translations, self.hilbert.n_orbitals))
+        self.orbits = parameters_of_sites(self.translations, self.hilbert.n_orbitals)
         self.gutzwiller = self.param("gutzwiller", self.kernel_init, (self.orbits.max() + 1,), self.param_dtype)
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -72,7 +72,7 @@ class DensityJastrow(nn.Module):
 
     translations: Any = None
     """Permutations of sites whose pairs have the same v: a permutation group or an array ``(G, L)``, see
-    :func:`sublattice_translations`."""
+    :func:`sublattice_translations`; or :class:`TiedParameters`."""
 
     kernel_init: Any = _INIT
     """Initialises v."""
@@ -88,19 +88,13 @@ class DensityJastrow(nn.Module):
     def setup(self) -> None:
         """Makes the parameters."""
         check_fermions(self.hilbert, type(self).__name__, spins=None)
-        self.orbits = jastrow_orbits(self.translations, self.hilbert.n_orbitals)
+        self.orbits = parameters_of_densities(self.translations, self.hilbert.n_orbitals)
         self.jastrow = self.param("jastrow", self.kernel_init, (self.orbits.max(initial=-1) + 1,), self.param_dtype)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """``ln ψ`` of occupations ``(..., N)``, of shape ``(...)``."""
         n = numbers_on_sites(x, self.hilbert.n_orbitals)
         return sum_over_pairs(n - 1, self.jastrow[self.orbits])
-
-
-def jastrow_orbits(translations: Any, n_sites: int) -> np.ndarray:
-    """Which parameter each pair of sites has, ``(L (L − 1) / 2,)``, in the order of :func:`numpy.tril_indices`."""
-    orbits = orbits_of_pairs(permutations_of(translations, n_sites), ordered=False)
-    return numbered(orbits[np.tril_indices(n_sites, k=-1)])
 
 
 class DoublonHolon(nn.Module):

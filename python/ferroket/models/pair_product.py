@@ -10,7 +10,13 @@ import numpy as np
 
 from ferroket.linalg import logdet, logpfaffian
 from ferroket.models.fermions import check_fermions, occupied_rows
-from ferroket.models.ties import hashable, orbits_of_pairs, orbits_of_skew_pairs, permutations_of
+from ferroket.models.ties import (
+    TiedParameters,
+    hashable,
+    orbits_of_pairs,
+    orbits_of_skew_pairs,
+    permutations_of,
+)
 
 
 class PairProduct(nn.Module):
@@ -27,7 +33,8 @@ class PairProduct(nn.Module):
     447 (2019).
 
     With ``symmetries`` g and ``characters`` χ it is projected onto a momentum, or a representation of the point group:
-    :math:`\psi(n) = \sum_g \chi_g \det f^g_{R_\uparrow R_\downarrow}` with :math:`f^g_{ij} = f_{g(i) g(j)}`.
+    :math:`\psi(n) = \sum_g \chi_g \det f^g_{R_\uparrow R_\downarrow}` with
+    :math:`f^g_{ij} = s_g(i)\, s_g(j)\, f_{g(i) g(j)}`.
 
     With ``rotations`` of all spins around the y axis it is projected onto a total spin, too, see
     :func:`spin_rotations`: then each summand pairs equal spins, and is a Pfaffian.
@@ -41,7 +48,7 @@ class PairProduct(nn.Module):
             them.
         ValueError: Alike, if there are no two spins with as many fermions, or, if it is general, an odd number of
             fermions; if translations or symmetries aren't permutations of the sites, or there are other numbers of
-            characters; if rotations aren't pairs of an angle and a weight, or pairs are general beside them.
+            characters or of signs; if rotations aren't pairs of an angle and a weight, or pairs are general beside them.
     """
 
     hilbert: Any
@@ -52,13 +59,17 @@ class PairProduct(nn.Module):
 
     translations: Any = None
     """Permutations of sites under which f doesn't change: a permutation group or an array ``(G, L)``, see
-    :func:`sublattice_translations`."""
+    :func:`sublattice_translations`; or :class:`TiedParameters`."""
 
     symmetries: Any = None
     """Permutations of sites that the state is projected with, alike."""
 
     characters: Any = None
     """χ of each of the symmetries; 1 by default."""
+
+    signs: Any = None
+    """What each of the symmetries multiplies the creators on the sites with, s of 1 or −1, ``(G, L)``: translations
+    have such where boundaries are antiperiodic. 1 by default."""
 
     rotations: Any = None
     """Angles around the y axis that all spins are turned by, and their weights, ``(Q, 2)``, see
@@ -72,7 +83,7 @@ class PairProduct(nn.Module):
 
     def __post_init__(self) -> None:
         """Makes arrays hashable, as JAX wants models to be."""
-        for name in ("translations", "symmetries", "characters", "rotations"):
+        for name in ("translations", "symmetries", "characters", "signs", "rotations"):
             setattr(self, name, hashable(getattr(self, name)))
         super().__post_init__()
 
@@ -164,11 +175,13 @@ def pairs_equal_spins(model: PairProduct) -> bool:
 
 def pair_elements(model: PairProduct) -> tuple[np.ndarray, np.ndarray]:
     """Which parameter each element of f, or of F, has, and what it is multiplied with: both ``(L, L)``."""
-    permutations = permutations_of(model.translations, model.hilbert.n_orbitals)
+    spins, sites = model.hilbert.n_spin_subsectors, model.hilbert.n_orbitals
+    if isinstance(ties := model.translations, TiedParameters):
+        return ties.of_skew_pairs(spins * sites) if model.general else ties.of_pairs(sites)
+    permutations = permutations_of(model.translations, sites)
     if not model.general:
         orbits = orbits_of_pairs(permutations, ordered=True)
-        return orbits, np.ones(orbits.shape)
-    spins, sites = model.hilbert.n_spin_subsectors, model.hilbert.n_orbitals
+        return orbits, np.ones(orbits.shape, int)
     of_modes = np.concatenate([permutations + spin * sites for spin in range(spins)], axis=1)
     return orbits_of_skew_pairs(of_modes)
 
@@ -206,9 +219,25 @@ def pair_matrices(model: PairProduct, pairs: jax.Array) -> jax.Array:
     permutations, _ = projection(model)
     where = permutations[:, :, None], permutations[:, None, :]
     f: jax.Array = pairs[orbits[where]]
-    if model.general:
-        return f * sign[where]
+    sign = sign[where]
+    if model.signs is not None:
+        of_modes = _signs(model, permutations)
+        sign = sign * of_modes[:, :, None] * of_modes[:, None, :]
+    if (sign != 1).any():
+        f = f * sign.astype(int)
     return f if model.rotations is None else _turned(f, np.asarray(model.rotations)[:, 0])
+
+
+def _signs(model: PairProduct, permutations: np.ndarray) -> np.ndarray:
+    """Those of modes for each of the symmetries, ``(G, ·)``."""
+    sites = model.hilbert.n_orbitals
+    signs = np.asarray(model.signs)
+    if signs.shape != (len(permutations), sites) or (np.abs(signs) != 1).any():
+        raise ValueError(
+            f"signs are 1 or −1 for each of {len(permutations)} symmetries and {sites} sites, but got an array of "
+            f"shape {signs.shape}"
+        )
+    return np.tile(signs, permutations.shape[1] // sites)
 
 
 def _turned(f: jax.Array, angles: np.ndarray) -> jax.Array:

@@ -9,10 +9,15 @@ import numpy as np
 from netket.nn.masked_linear import default_kernel_init
 
 from ferroket.ffi import log_determinants
-from ferroket.models.correlations import jastrow_orbits
 from ferroket.models.fermions import check_fermions, numbers_on_sites, occupations, sectors_of
 from ferroket.models.pairs import sum_over_pairs
-from ferroket.models.ties import bloch_orbitals, hashable, orbits_of_sites, permutations_of
+from ferroket.models.ties import (
+    bloch_orbitals,
+    hashable,
+    parameters_of_densities,
+    parameters_of_sites,
+    permutations_of,
+)
 
 
 class SlaterJastrow(nn.Module):
@@ -119,7 +124,7 @@ class SlaterJastrow(nn.Module):
 def correlation_orbits(model: SlaterJastrow) -> tuple[np.ndarray, np.ndarray]:
     """Which v each pair of sites has, in the order of :func:`numpy.tril_indices`, and which g each site."""
     sites = model.hilbert.n_orbitals
-    return jastrow_orbits(model.translations, sites), orbits_of_sites(permutations_of(model.translations, sites))
+    return parameters_of_densities(model.translations, sites), parameters_of_sites(model.translations, sites)
 
 
 def bloch_functions(model: SlaterJastrow) -> list[tuple[np.ndarray, np.ndarray]]:

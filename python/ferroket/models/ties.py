@@ -1,6 +1,7 @@
 """Parameters that several sites, or pairs of them, have in common by a group of permutations: translations, say."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -12,6 +13,84 @@ def hashable(array: Any) -> Any:
     """An array that JAX may compare models by; what is none already is left as it is."""
     is_array = isinstance(array, np.ndarray | jax.Array | list | tuple)
     return nk.utils.HashableArray(np.asarray(array)) if is_array else array
+
+
+@dataclass(frozen=True)
+class TiedParameters:
+    """Which parameter each site or pair of sites has, where no group of permutations says so.
+
+    Take it as ``translations`` of :class:`Gutzwiller`, :class:`DensityJastrow` or :class:`PairProduct`.
+    :func:`ferroket.models.mvmc.load` makes it of the files in which mVMC has such indices.
+
+    Raises:
+        ValueError: Indices aren't integers from 0 on that are all taken, or signs have another shape or aren't ±1.
+    """
+
+    index: Any
+    """Integers from 0 on: of sites ``(L,)``, of pairs of sites ``(L, L)``, or of pairs of modes ``(2 L, 2 L)`` if a
+    :class:`PairProduct` is general. A Jastrow factor's index is symmetric, and its diagonal isn't read; alike that of
+    general pairs."""
+
+    signs: Any = None
+    """What the parameters of pairs are multiplied with, 1 or −1, of the same shape; 1 by default. Those of general
+    pairs are skew-symmetric, and by default 1 above the diagonal."""
+
+    def __post_init__(self) -> None:
+        """Makes arrays hashable, as JAX wants models to be."""
+        for name in ("index", "signs"):
+            object.__setattr__(self, name, hashable(getattr(self, name)))
+        index = np.asarray(self.index)
+        if not np.issubdtype(index.dtype, np.integer) or index.size == 0 or index.min() < 0:
+            raise ValueError(f"indices of parameters are integers from 0 on, but got {index.dtype} numbers: {index}")
+        if self.signs is not None:
+            signs = np.asarray(self.signs)
+            if signs.shape != index.shape or not np.isin(signs, (-1, 0, 1)).all():
+                raise ValueError(f"signs are 1 or −1 for each of {index.shape} indices, but got {signs.shape}: {signs}")
+
+    def of_sites(self, n_sites: int) -> np.ndarray:
+        """Those of sites, ``(L,)``."""
+        return self._checked((n_sites,), "sites", takes_signs=False)
+
+    def of_pairs(self, n_sites: int) -> tuple[np.ndarray, np.ndarray]:
+        """Those of ordered pairs of sites, and their signs: both ``(L, L)``."""
+        index = self._checked((n_sites, n_sites), "pairs of sites")
+        return index, np.ones(index.shape, int) if self.signs is None else np.asarray(self.signs)
+
+    def of_unordered_pairs(self, n_sites: int) -> np.ndarray:
+        """Those of pairs of sites, ``(L (L − 1) / 2,)``, in the order of :func:`numpy.tril_indices`."""
+        index = np.asarray(self.index)
+        lower = np.tril_indices(n_sites, k=-1)
+        self._checked((n_sites, n_sites), "pairs of sites", lower, takes_signs=False)
+        self._check(index, index.T, "indices of pairs of densities are symmetric")
+        return index[lower]
+
+    def of_skew_pairs(self, n_modes: int) -> tuple[np.ndarray, np.ndarray]:
+        """Those of the elements of a skew-symmetric matrix, and their signs, 0 on the diagonal: both ``(N, N)``."""
+        index = self._checked((n_modes, n_modes), "pairs of modes", np.tril_indices(n_modes, k=-1))
+        places = np.arange(n_modes)
+        signs = np.sign(places - places[:, None]) if self.signs is None else np.asarray(self.signs)
+        self._check(index, index.T, "indices of general pairs are symmetric")
+        self._check(signs, -signs.T, "signs of general pairs are skew-symmetric")
+        return index, np.where(np.eye(n_modes, dtype=bool), 0, signs)
+
+    def _checked(self, shape: tuple[int, ...], what: str, read: Any = ..., *, takes_signs: bool = True) -> np.ndarray:
+        index = np.asarray(self.index)
+        if index.shape != shape:
+            raise ValueError(f"indices of parameters of {what} have shape {shape}, but got {index.shape}")
+        if self.signs is not None and not takes_signs:
+            raise ValueError(f"parameters of {what} are taken as they are, without signs")
+        taken = np.unique(index[read])
+        if taken.size and taken[-1] >= taken.size:
+            unused = np.setdiff1d(np.arange(taken[-1]), taken)[0]
+            raise ValueError(f"parameter {unused} is that of no {what}: number those that are taken from 0 on")
+        return index
+
+    @staticmethod
+    def _check(found: np.ndarray, expected: np.ndarray, rule: str) -> None:
+        off_diagonal = ~np.eye(len(found), dtype=bool)
+        if (wrong := (found != expected) & off_diagonal).any():
+            i, j = np.argwhere(wrong)[0]
+            raise ValueError(f"{rule}, but those of ({i}, {j}) and ({j}, {i}) aren't: {found[i, j]} and {found[j, i]}")
 
 
 def permutations_of(group: Any, n_sites: int) -> np.ndarray:
@@ -136,10 +215,24 @@ def bloch_orbitals(translations: np.ndarray, characters: np.ndarray) -> tuple[np
     return np.unique(cells, return_inverse=True)[1].reshape(-1), characters.T[which]
 
 
-def orbits_of_sites(permutations: np.ndarray) -> np.ndarray:
-    """Which parameter each site has, ``(L,)``: the same as those that permutations take it to."""
-    least = permutations.min(axis=0)
-    return numbered(least)
+def parameters_of_sites(ties: Any, n_sites: int) -> np.ndarray:
+    """Which parameter each site has, ``(L,)``: those that permutations take it to have the same.
+
+    Args:
+        ties: :class:`TiedParameters`, or what :func:`permutations_of` takes.
+        n_sites: L.
+    """
+    if isinstance(ties, TiedParameters):
+        return ties.of_sites(n_sites)
+    return numbered(permutations_of(ties, n_sites).min(axis=0))
+
+
+def parameters_of_densities(ties: Any, n_sites: int) -> np.ndarray:
+    """Which parameter each pair of sites has, ``(L (L − 1) / 2,)``, in the order of :func:`numpy.tril_indices`."""
+    if isinstance(ties, TiedParameters):
+        return ties.of_unordered_pairs(n_sites)
+    orbits = orbits_of_pairs(permutations_of(ties, n_sites), ordered=False)
+    return numbered(orbits[np.tril_indices(n_sites, k=-1)])
 
 
 def numbered(labels: np.ndarray) -> np.ndarray:
