@@ -1,5 +1,6 @@
 """Flax modules that NetKet doesn't have, and whose amplitude ratios are known."""
 
+from ferroket.models import mvmc
 from ferroket.models.correlations import DensityJastrow, DoublonHolon, Gutzwiller
 from ferroket.models.determinants import Backflow, HiddenFermions
 from ferroket.models.pair_product import PairProduct, spin_rotations
@@ -18,6 +19,7 @@ __all__ = [
     "SlaterJastrow",
     "TiedParameters",
     "free_fermion_characters",
+    "mvmc",
     "spin_rotations",
     "sublattice_translations",
 ]

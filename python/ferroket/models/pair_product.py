@@ -48,7 +48,8 @@ class PairProduct(nn.Module):
             them.
         ValueError: Alike, if there are no two spins with as many fermions, or, if it is general, an odd number of
             fermions; if translations or symmetries aren't permutations of the sites, or there are other numbers of
-            characters or of signs; if rotations aren't pairs of an angle and a weight, or pairs are general beside them.
+            characters or of signs; if rotations aren't pairs of an angle and a weight, or pairs are general beside
+            them.
     """
 
     hilbert: Any
