@@ -150,7 +150,8 @@ def _is_general(files: dict[str, Path]) -> bool:
     if len(unequal) + general != 1 or (general and equal):
         raise ValueError(
             "the list of files has an entry Orbital or OrbitalAntiParallel, and OrbitalParallel beside it if equal "
-            f"spins are paired, or OrbitalGeneral alone; but got {[name for name in files if name.startswith('orbital')]}"
+            "spins are paired, or OrbitalGeneral alone; but got "
+            f"{[name for name in files if name.startswith('orbital')]}"
         )
     return general or equal
 
