@@ -1,9 +1,11 @@
 //! Amplitudes whose ratios are known, as handlers take them: the last ones of their arguments.
 
 use crate::errors::invalid;
+use ferroket_kernels::amplitudes::fermions::Orbital;
 use ferroket_kernels::amplitudes::jastrow::JastrowTables;
+use ferroket_kernels::amplitudes::pfaffian::{PfaffianTables, Pfaffians};
 use ferroket_kernels::amplitudes::rbm::{Rbm, RbmTables};
-use ferroket_kernels::amplitudes::slater::{Orbital, Slater, SlaterTables};
+use ferroket_kernels::amplitudes::slater::{Slater, SlaterTables};
 use ferroket_kernels::numbers::{Algebra, Real};
 use ferroket_xla_ffi::{AnyBuffer, Arguments, DataType, Element, Error, Frame};
 
@@ -117,7 +119,7 @@ impl SlaterArguments<AnyBuffer<'_>> {
     }
 
     /// The determinants, of real orbitals or of complex ones with two planes, on so many sites.
-    pub(crate) fn determinants<E: Orbital, const P: usize>(self, sites: usize) -> Result<Slater<E>, Error> {
+    pub(crate) fn sum<E: Orbital, const P: usize>(self, sites: usize) -> Result<Slater<E>, Error> {
         match self.orbitals.dtype() {
             DataType::F32 => self.of::<f32, E, P>(sites),
             _ => self.of::<f64, E, P>(sites),
@@ -133,21 +135,60 @@ impl SlaterArguments<AnyBuffer<'_>> {
     }
 }
 
-/// Evaluates `$body` with `$slater` for the determinants on `$sites` that `$arguments` are, real or complex ones.
-macro_rules! with_determinants {
-    ($arguments:expr, $sites:expr, $slater:ident => $body:expr) => {{
+/// The tables `pairs (P, D, N, N)` and `weights (P, D)` of D Pfaffians, and an attribute: how many fermions there are.
+pub(crate) struct PfaffianArguments<B> {
+    pub(crate) pairs: B,
+    pub(crate) weights: B,
+    pub(crate) fermions: usize,
+}
+
+impl<'a, B: Table<'a>> PfaffianArguments<B> {
+    /// With names of attributes that begin alike.
+    pub(crate) fn read(frame: &Frame, args: &mut Arguments<'_, 'a>, prefix: &str) -> Result<Self, Error> {
+        let (pairs, weights) = (B::read(args, "pairs", 4)?, B::read(args, "weights", 2)?);
+        // A negative number is none that pairs are made of.
+        let fermions = usize::try_from(frame.attr_i64(&format!("{prefix}fermions"))?).unwrap_or(usize::MAX);
+        Ok(Self { pairs, weights, fermions })
+    }
+}
+
+impl PfaffianArguments<AnyBuffer<'_>> {
+    /// Whether the pairs are complex.
+    pub(crate) fn are_complex(&self) -> bool {
+        self.pairs.dims()[0] == 2
+    }
+
+    /// The Pfaffians, of real pairs or of complex ones with two planes, on so many sites.
+    pub(crate) fn sum<E: Orbital, const P: usize>(self, sites: usize) -> Result<Pfaffians<E>, Error> {
+        match self.pairs.dtype() {
+            DataType::F32 => self.of::<f32, E, P>(sites),
+            _ => self.of::<f64, E, P>(sites),
+        }
+    }
+
+    fn of<T: Real + Element, E: Orbital, const P: usize>(self, sites: usize) -> Result<Pfaffians<E>, Error> {
+        let Self { pairs, weights, fermions } = self;
+        let summands = weights.dims()[1];
+        let (pairs, weights) = (table::<T>(pairs, &[P, summands, sites, sites])?, table::<T>(weights, &[P, summands])?);
+        Pfaffians::new::<T, P>(PfaffianTables { pairs, weights, fermions }, sites).map_err(|error| invalid(&error))
+    }
+}
+
+/// Evaluates `$body` with `$sum` for the determinants or Pfaffians on `$sites` that `$arguments` are, real or complex ones.
+macro_rules! with_fermions {
+    ($arguments:expr, $sites:expr, $sum:ident => $body:expr) => {{
         let (arguments, sites) = ($arguments, $sites);
         if arguments.are_complex() {
-            let $slater = arguments.determinants::<num_complex::Complex<f64>, 2>(sites)?;
+            let $sum = arguments.sum::<num_complex::Complex<f64>, 2>(sites)?;
             $body
         } else {
-            let $slater = arguments.determinants::<f64, 1>(sites)?;
+            let $sum = arguments.sum::<f64, 1>(sites)?;
             $body
         }
     }};
 }
 
-pub(crate) use with_determinants;
+pub(crate) use with_fermions;
 
 /// Evaluates `$body` with the types of the amplitudes' tables and of their numbers, and how many planes these have.
 /// `$amplitudes` are the arguments, and `$pairs` says whether they are [`Pairs`](ferroket_kernels::numbers::Pairs).

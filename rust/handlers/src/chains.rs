@@ -1,10 +1,12 @@
 //! Markov chains of configurations, on sites with two local states.
 
-use crate::amplitudes::{JastrowArguments, RbmArguments, SlaterArguments, with_determinants, with_types};
+use crate::amplitudes::{
+    JastrowArguments, PfaffianArguments, RbmArguments, SlaterArguments, with_fermions, with_types,
+};
 use crate::errors::invalid;
 use crate::products::{Machine, ProductArguments};
 use crate::rules::{check_indices, read_key, read_sweep, real_numbers, with_rule};
-use ferroket_kernels::amplitudes::{Walker, jastrow, product, rbm, slater};
+use ferroket_kernels::amplitudes::{Walker, fermions, jastrow, product, rbm};
 use ferroket_kernels::numbers::Real;
 use ferroket_kernels::sampling::rules::TransitionRule;
 use ferroket_kernels::sampling::{self, Sampling};
@@ -32,6 +34,12 @@ handler! {
 handler! {
     /// As [`rbm`], with `orbitals (P, D, K)` of determinants as for local values, and their attribute `fermions`.
     pub(crate) fn slater = call_slater
+}
+
+handler! {
+    /// As [`rbm`], with `pairs (P, D, N, N)` and `weights (P, D)` of Pfaffians as for local values, and their attribute
+    /// `fermions`.
+    pub(crate) fn pfaffian = call_pfaffian
 }
 
 handler! {
@@ -72,8 +80,20 @@ fn call_slater(frame: &Frame) -> Result<(), Error> {
     with_rule!(chains.frame, args, &chains.sizes, true, rule => {
         let amplitudes = SlaterArguments::read(frame, &mut args, "")?;
         args.finish()?;
-        with_determinants!(amplitudes, chains.sites(), determinants => {
-            chains.run(|| slater::Walker::new(&determinants), rule)
+        with_fermions!(amplitudes, chains.sites(), determinants => {
+            chains.run(|| fermions::Walker::new(&determinants), rule)
+        })
+    })
+}
+
+fn call_pfaffian(frame: &Frame) -> Result<(), Error> {
+    let mut args = frame.arguments();
+    let chains = &Chains::read(frame, &mut args)?;
+    with_rule!(chains.frame, args, &chains.sizes, true, rule => {
+        let amplitudes = PfaffianArguments::read(frame, &mut args, "")?;
+        args.finish()?;
+        with_fermions!(amplitudes, chains.sites(), pfaffians => {
+            chains.run(|| fermions::Walker::new(&pfaffians), rule)
         })
     })
 }

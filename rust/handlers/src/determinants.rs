@@ -1,10 +1,11 @@
 //! Determinants of fermions beside other factors of a network: their logarithms with derivatives, and their ratios.
 
-use crate::amplitudes::{SlaterArguments, with_determinants};
+use crate::amplitudes::{SlaterArguments, with_fermions};
 use crate::blocks::MIN_NUMBERS;
 use crate::dtypes::narrow;
 use crate::errors::{FirstError, invalid};
-use ferroket_kernels::amplitudes::slater::{ConnectedRatios, LogDerivatives, Orbital, Slater};
+use ferroket_kernels::amplitudes::fermions::{ConnectedRatios, Orbital};
+use ferroket_kernels::amplitudes::slater::{LogDerivatives, Slater};
 use ferroket_kernels::sites::LocalIndex;
 use ferroket_xla_ffi::{AnyBufferMut, DataType, Element, Error, Frame, Rows, handler};
 use num_complex::Complex;
@@ -39,7 +40,7 @@ fn call_logarithms(frame: &Frame) -> Result<(), Error> {
     let rows = with_rows.then(|| results.any("rows")).transpose()?;
     results.finish()?;
     log_psi.expect_dims(&[samples, determinants])?;
-    with_determinants!(orbitals, sites, slater => {
+    with_fermions!(orbitals, sites, slater => {
         slater.expect_determinants(determinants).map_err(|error| invalid(&error))?;
         let call = Logarithms { frame, n: n.as_slice(), sites, slater: &slater };
         call.write(log_psi, rows)
@@ -117,7 +118,7 @@ fn call_ratios(frame: &Frame) -> Result<(), Error> {
     results.finish()?;
     log_ratio.expect_dims(&[rows])?;
     let (x, samples, sample) = (x.as_slice(), samples.as_slice(), sample.as_slice());
-    with_determinants!(orbitals, sites, slater => {
+    with_fermions!(orbitals, sites, slater => {
         let first_error = FirstError::default();
         let mut wide = vec![Complex::<f64>::default(); rows];
         frame.pool().for_each_part(rows, MIN_NUMBERS / sites.max(1), Rows::new(&mut wide, 1), |range, log_ratio| {

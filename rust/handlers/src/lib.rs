@@ -32,8 +32,9 @@ mod shared_systems;
 mod testing;
 
 /// The handlers by the names under which they are registered.
-pub const HANDLERS: [(&str, Handler); 31] = [
+pub const HANDLERS: [(&str, Handler); 33] = [
     ("ferroket_chains_jastrow", chains::jastrow),
+    ("ferroket_chains_pfaffian", chains::pfaffian),
     ("ferroket_chains_rbm", chains::rbm),
     ("ferroket_chains_product", chains::product),
     ("ferroket_chains_slater", chains::slater),
@@ -58,6 +59,7 @@ pub const HANDLERS: [(&str, Handler); 31] = [
     ("ferroket_terms_compact", compact::terms),
     ("ferroket_terms_count", count::terms),
     ("ferroket_terms_jastrow", local_values::jastrow),
+    ("ferroket_terms_pfaffian", local_values::pfaffian),
     ("ferroket_terms_rbm", local_values::rbm),
     ("ferroket_terms_product", local_values::product),
     ("ferroket_terms_slater", local_values::slater),

@@ -1,12 +1,14 @@
 //! Local values with amplitudes whose ratios are known.
 
-use crate::amplitudes::{JastrowArguments, RbmArguments, SlaterArguments, with_determinants, with_types};
+use crate::amplitudes::{
+    JastrowArguments, PfaffianArguments, RbmArguments, SlaterArguments, with_fermions, with_types,
+};
 use crate::configurations::{Configurations, configurations};
 use crate::dtypes::{Weights, narrow};
 use crate::errors::{FirstError, invalid};
 use crate::operators::{Operator, TermsOf};
 use crate::products::{Machine, ProductArguments};
-use ferroket_kernels::amplitudes::{Ratios, jastrow, local_values, product, rbm, slater};
+use ferroket_kernels::amplitudes::{Ratios, fermions, jastrow, local_values, product, rbm};
 use ferroket_kernels::connected::Form;
 use ferroket_kernels::connected::terms::{BLOCK, Terms};
 use ferroket_kernels::numbers::Weight;
@@ -36,6 +38,13 @@ handler! {
     /// determinants, with P = 1 for real orbitals and 2 for complex ones, see `SlaterTables`; attributes `starts`, `steps`,
     /// `sizes`, `diagonal` and `fermions`; result `local (Ns,)` of complex64 or complex128.
     pub(crate) fn slater = call_slater
+}
+
+handler! {
+    /// Arguments `x (Ns, N)`, `kind`, the tables of the form, `values`, and of float32 or float64 `pairs (P, D, N, N)` and
+    /// `weights (P, D)` of D Pfaffians, with P = 1 for real pairs and 2 for complex ones, see `PfaffianTables`; attributes
+    /// `starts`, `steps`, `sizes`, `diagonal` and `fermions`; result `local (Ns,)` of complex64 or complex128.
+    pub(crate) fn pfaffian = call_pfaffian
 }
 
 handler! {
@@ -75,8 +84,18 @@ fn call_slater(frame: &Frame) -> Result<(), Error> {
     let samples = Samples::read(frame, &mut args)?;
     let amplitudes = SlaterArguments::read(frame, &mut args, "")?;
     args.finish()?;
-    with_determinants!(amplitudes, samples.sites(), determinants => {
-        samples.evaluate(determinants.numbers(), || slater::Amplitudes::new(&determinants))
+    with_fermions!(amplitudes, samples.sites(), determinants => {
+        samples.evaluate(determinants.numbers(), || fermions::Amplitudes::new(&determinants))
+    })
+}
+
+fn call_pfaffian(frame: &Frame) -> Result<(), Error> {
+    let mut args = frame.arguments();
+    let samples = Samples::read(frame, &mut args)?;
+    let amplitudes = PfaffianArguments::read(frame, &mut args, "")?;
+    args.finish()?;
+    with_fermions!(amplitudes, samples.sites(), pfaffians => {
+        samples.evaluate(pfaffians.numbers(), || fermions::Amplitudes::new(&pfaffians))
     })
 }
 
@@ -206,6 +225,23 @@ mod tests {
                 assert!((found - expected as f32).norm() < 1e-6, "{found} instead of {expected}");
             }
         }
+    }
+
+    #[test]
+    fn wrong_pairs_are_named() {
+        let message = |pairs: &[usize], weights: &[usize], fermions: i64| {
+            let zeros = |dims: &[usize]| vec![0.0; dims.iter().product()];
+            let frame = arguments().frame(Threads::None).attr_i64("fermions", fermions).result::<Complex<f64>>(&[3]);
+            let frame = frame.arg(&zeros(pairs), pairs).arg(&zeros(weights), weights);
+            { frame }.execute(pfaffian).expect_err("a wrong call").message
+        };
+        assert_eq!(message(&[1, 1, 2, 3], &[1, 1], 2), "'pairs' has shape [1, 1, 2, 3], expected [1, 1, 2, 2]");
+        assert_eq!(message(&[1, 2, 2, 2], &[1, 1], 2), "'pairs' has shape [1, 2, 2, 2], expected [1, 1, 2, 2]");
+        assert_eq!(message(&[2, 1, 2, 2], &[1, 1], 2), "'weights' has shape [1, 1], expected [2, 1]");
+        assert!(message(&[1, 1, 2, 2], &[1, 1], 1).contains("there are 1 fermions, but pairs have an even number"));
+        assert!(message(&[1, 1, 2, 2], &[1, 1], -2).contains("fermions, but pairs have an even number"));
+        assert!(message(&[1, 1, 2, 2], &[1, 1], 4).contains("there are 4 fermions on 2 modes"));
+        assert!(message(&[1, 0, 2, 2], &[1, 0], 2).contains("there are 0 weights"));
     }
 
     #[test]

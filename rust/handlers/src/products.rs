@@ -1,12 +1,14 @@
 //! Products of amplitudes, as handlers take them: the tables of all factors, one after the other.
 
-use crate::amplitudes::{JastrowArguments, RbmArguments, SlaterArguments, Table};
+use crate::amplitudes::{JastrowArguments, PfaffianArguments, RbmArguments, SlaterArguments, Table};
 use crate::errors::invalid;
 use crate::rules::real_numbers;
+use ferroket_kernels::amplitudes::fermions;
 use ferroket_kernels::amplitudes::jastrow::{self, JastrowTables};
+use ferroket_kernels::amplitudes::pfaffian::{PfaffianTables, Pfaffians};
 use ferroket_kernels::amplitudes::product::{Factor, WalkingFactor};
 use ferroket_kernels::amplitudes::rbm::{self, Rbm, RbmTables};
-use ferroket_kernels::amplitudes::slater::{self, Slater, SlaterTables};
+use ferroket_kernels::amplitudes::slater::{Slater, SlaterTables};
 use ferroket_kernels::numbers::{Complexes, Pairs, Reals};
 use ferroket_xla_ffi::{AnyBuffer, Arguments, Error, Frame};
 use num_complex::Complex;
@@ -29,9 +31,10 @@ enum FactorArguments {
     Rbm(RbmArguments<Doubles>, bool),
     Jastrow(JastrowArguments<Doubles>),
     Slater(SlaterArguments<Doubles>),
+    Pfaffian(PfaffianArguments<Doubles>),
 }
 
-/// The tables of all factors: those of an RBM, a Jastrow amplitude or determinants, as the handlers of each have them, of
+/// The tables of all factors: those of an RBM, a Jastrow amplitude, determinants or Pfaffians, as the handlers of each have them, of
 /// float32 or float64. Attributes `factors`, their names, and those of factor i, as `i_pairs`, `i_fermions` and `i_holes`.
 pub(crate) struct ProductArguments(Vec<FactorArguments>);
 
@@ -42,7 +45,10 @@ impl ProductArguments {
             "rbm" => Ok(FactorArguments::Rbm(RbmArguments::read(args)?, frame.attr_bool(&format!("{place}_pairs"))?)),
             "jastrow" => Ok(FactorArguments::Jastrow(JastrowArguments::read(args)?)),
             "slater" => SlaterArguments::read(frame, args, &format!("{place}_")).map(FactorArguments::Slater),
-            _ => Err(Error::invalid(format!("there is no factor '{name}', but 'rbm', 'jastrow' and 'slater'"))),
+            "pfaffian" => PfaffianArguments::read(frame, args, &format!("{place}_")).map(FactorArguments::Pfaffian),
+            _ => Err(Error::invalid(format!(
+                "there is no factor '{name}', but 'rbm', 'jastrow', 'slater' and 'pfaffian'"
+            ))),
         };
         names.map(read).collect::<Result<_, _>>().map(Self)
     }
@@ -62,6 +68,8 @@ pub(crate) enum Machine<'a> {
     ComplexJastrow(jastrow::Amplitudes<'a, f64, Complexes, 2>),
     RealSlater(Slater<f64>),
     ComplexSlater(Slater<Complex<f64>>),
+    RealPfaffians(Pfaffians<f64>),
+    ComplexPfaffians(Pfaffians<Complex<f64>>),
 }
 
 impl<'a> Machine<'a> {
@@ -94,6 +102,14 @@ impl<'a> Machine<'a> {
                     Slater::new::<f64, 2>(tables, sites).map(Self::ComplexSlater)
                 }
             }
+            FactorArguments::Pfaffian(PfaffianArguments { pairs, weights, fermions }) => {
+                let tables = PfaffianTables { pairs: &pairs.numbers, weights: &weights.numbers, fermions: *fermions };
+                if pairs.dims[0] == 1 {
+                    Pfaffians::new::<f64, 1>(tables, sites).map(Self::RealPfaffians)
+                } else {
+                    Pfaffians::new::<f64, 2>(tables, sites).map(Self::ComplexPfaffians)
+                }
+            }
         };
         machine.map_err(|error| invalid(&error))
     }
@@ -108,6 +124,8 @@ impl<'a> Machine<'a> {
             Self::ComplexJastrow(_) => 2 * sites,
             Self::RealSlater(slater) => slater.numbers(),
             Self::ComplexSlater(slater) => slater.numbers(),
+            Self::RealPfaffians(pfaffians) => pfaffians.numbers(),
+            Self::ComplexPfaffians(pfaffians) => pfaffians.numbers(),
         }
     }
 
@@ -119,8 +137,10 @@ impl<'a> Machine<'a> {
             Self::PairOfRbms(rbm) => Factor::PairOfRbms(rbm::Amplitudes::new(rbm)),
             Self::RealJastrow(jastrow, _) => Factor::RealJastrow(jastrow.clone()),
             Self::ComplexJastrow(jastrow) => Factor::ComplexJastrow(jastrow.clone()),
-            Self::RealSlater(slater) => Factor::RealSlater(slater::Amplitudes::new(slater)),
-            Self::ComplexSlater(slater) => Factor::ComplexSlater(slater::Amplitudes::new(slater)),
+            Self::RealSlater(slater) => Factor::RealSlater(fermions::Amplitudes::new(slater)),
+            Self::ComplexSlater(slater) => Factor::ComplexSlater(fermions::Amplitudes::new(slater)),
+            Self::RealPfaffians(pfaffians) => Factor::RealPfaffians(fermions::Amplitudes::new(pfaffians)),
+            Self::ComplexPfaffians(pfaffians) => Factor::ComplexPfaffians(fermions::Amplitudes::new(pfaffians)),
         }
     }
 
@@ -130,8 +150,12 @@ impl<'a> Machine<'a> {
             Self::RealRbm(rbm) => Some(WalkingFactor::RealRbm(rbm::Walker::new(rbm))),
             Self::ComplexRbm(rbm) => Some(WalkingFactor::ComplexRbm(rbm::Walker::new(rbm))),
             Self::RealJastrow(_, walker) => Some(WalkingFactor::Jastrow(walker.clone())),
-            Self::RealSlater(slater) => Some(WalkingFactor::RealSlater(slater::Walker::new(slater))),
-            Self::ComplexSlater(slater) => Some(WalkingFactor::ComplexSlater(slater::Walker::new(slater))),
+            Self::RealSlater(slater) => Some(WalkingFactor::RealSlater(fermions::Walker::new(slater))),
+            Self::ComplexSlater(slater) => Some(WalkingFactor::ComplexSlater(fermions::Walker::new(slater))),
+            Self::RealPfaffians(pfaffians) => Some(WalkingFactor::RealPfaffians(fermions::Walker::new(pfaffians))),
+            Self::ComplexPfaffians(pfaffians) => {
+                Some(WalkingFactor::ComplexPfaffians(fermions::Walker::new(pfaffians)))
+            }
             Self::PairOfRbms(_) | Self::ComplexJastrow(_) => None,
         }
     }

@@ -68,6 +68,16 @@ pub enum Error {
         /// How many more there should be.
         expected: i64,
     },
+    /// There is another number of fermions than pairs are made of.
+    #[error(
+        "a sample has {found} fermions, but pairs are made of {expected}: give the state the Hilbert space of its model"
+    )]
+    PairedFermions {
+        /// How many there are.
+        found: usize,
+        /// How many there should be.
+        expected: usize,
+    },
     /// A variable names a level of vector instructions that this processor lacks, or none.
     #[error(
         "{variable} is '{value}', but this processor has the levels {names}: set it to one of these, or to {best} for the best \

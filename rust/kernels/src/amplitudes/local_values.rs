@@ -183,11 +183,14 @@ impl<R: Ratios> Sums<'_, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::amplitudes::fermions::{self, Orbital};
     use crate::amplitudes::jastrow;
+    use crate::amplitudes::pfaffian::Pfaffians;
     use crate::amplitudes::rbm::{self, Rbm};
-    use crate::amplitudes::slater::{self, Orbital, Slater};
+    use crate::amplitudes::slater::Slater;
     use crate::amplitudes::testing::{
-        RandomJastrow, RandomRbm, RandomSlater, log_cosh_of_complex, log_cosh_of_pair, log_cosh_of_real,
+        RandomJastrow, RandomPfaffians, RandomRbm, RandomSlater, log_cosh_of_complex, log_cosh_of_pair,
+        log_cosh_of_real,
     };
     use crate::connected::terms::TermTables;
     use crate::numbers::{Algebra, Complexes, Pairs, Real, Reals, each_level};
@@ -300,8 +303,19 @@ mod tests {
             tolerance: f64,
         ) {
             let determinants = Slater::<E>::new::<f64, P>(slater.tables(), self.sites.len()).expect("tables");
-            let ratios = slater::Amplitudes::new(&determinants);
+            let ratios = fermions::Amplitudes::new(&determinants);
             self.compare(samples, ratios, tolerance, |sample| slater.psi(sample).ln());
+        }
+
+        fn compare_pfaffians<E: Orbital, const P: usize>(
+            &self,
+            random: &RandomPfaffians<P>,
+            samples: &[Vec<LocalIndex>],
+            tolerance: f64,
+        ) {
+            let pfaffians = Pfaffians::<E>::new::<f64, P>(random.tables(), self.sites.len()).expect("tables");
+            let ratios = fermions::Amplitudes::new(&pfaffians);
+            self.compare(samples, ratios, tolerance, |sample| random.psi(sample).ln());
         }
 
         fn local_values(&self, samples: &[Vec<LocalIndex>], ratios: &mut impl Ratios) -> Vec<Complex<f64>> {
@@ -361,6 +375,21 @@ mod tests {
             // Where ψ is nearly 0 ratios are large, and their errors larger.
             operator.compare_slater::<f64, 1>(&real, &samples, 1e-9);
             operator.compare_slater::<Complex<f64>, 2>(&complex, &samples, 1e-9);
+        }
+
+        #[test]
+        fn local_values_of_pairs(
+            modes in 1_usize..=12, share in 0.0..=1.0_f64, summands in 1_usize..=3, groups in 0_usize..=12,
+            samples in 0_usize..=150, seed: u64
+        ) {
+            let rng = &mut StdRng::seed_from_u64(seed);
+            let fermions = (share * modes as f64 / 2.0).floor() as usize * 2;
+            let real = RandomPfaffians::<1>::new(rng, modes, fermions, summands);
+            let complex = RandomPfaffians::<2>::new(rng, modes, fermions, summands);
+            let operator = Operator::random(rng, modes, groups);
+            let samples: Vec<_> = (0..samples).map(|_| real.sample(rng)).collect();
+            operator.compare_pfaffians::<f64, 1>(&real, &samples, 1e-9);
+            operator.compare_pfaffians::<Complex<f64>, 2>(&complex, &samples, 1e-9);
         }
     }
 }

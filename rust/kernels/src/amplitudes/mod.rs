@@ -3,9 +3,11 @@
 //! What is asked of them is [`Ratios`] of many samples, for [`local_values`], and a [`Walker`] along a Markov chain.
 //! Of a network whose ratios aren't known the [`FirstLayer`] may be.
 
+pub mod fermions;
 mod first_layer;
 pub mod jastrow;
 mod local_values;
+pub mod pfaffian;
 pub mod product;
 mod ratios;
 pub mod rbm;

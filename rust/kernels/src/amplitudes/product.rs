@@ -1,7 +1,9 @@
 //! Products of amplitudes: ψ = `Π_a ψ_a`, of any kinds.
 
 use crate::Error;
-use crate::amplitudes::{self, Odds, Ratios, TOGETHER, jastrow, rbm, slater};
+use crate::amplitudes::pfaffian::Pfaffians;
+use crate::amplitudes::slater::Slater;
+use crate::amplitudes::{self, Odds, Ratios, TOGETHER, fermions, jastrow, rbm};
 use crate::connected::terms::BLOCK;
 use crate::numbers::{Complexes, Pairs, Reals};
 use crate::sites::LocalIndex;
@@ -127,13 +129,17 @@ factors! {
     PairOfRbms: rbm::Amplitudes<'a, f64, Pairs, 2>,
     RealJastrow: jastrow::Amplitudes<'a, f64, Reals, 1>,
     ComplexJastrow: jastrow::Amplitudes<'a, f64, Complexes, 2>,
-    RealSlater: slater::Amplitudes<'a, f64>,
-    ComplexSlater: slater::Amplitudes<'a, Complex<f64>>;
+    RealSlater: fermions::Amplitudes<'a, Slater<f64>>,
+    ComplexSlater: fermions::Amplitudes<'a, Slater<Complex<f64>>>,
+    RealPfaffians: fermions::Amplitudes<'a, Pfaffians<f64>>,
+    ComplexPfaffians: fermions::Amplitudes<'a, Pfaffians<Complex<f64>>>;
     RealRbm: rbm::Walker<'a, f64, Reals, 1>,
     ComplexRbm: rbm::Walker<'a, f64, Complexes, 2>,
     Jastrow: jastrow::Walker<'a, f64>,
-    RealSlater: slater::Walker<'a, f64>,
-    ComplexSlater: slater::Walker<'a, Complex<f64>>
+    RealSlater: fermions::Walker<'a, Slater<f64>>,
+    ComplexSlater: fermions::Walker<'a, Slater<Complex<f64>>>,
+    RealPfaffians: fermions::Walker<'a, Pfaffians<f64>>,
+    ComplexPfaffians: fermions::Walker<'a, Pfaffians<Complex<f64>>>
 }
 
 /// A product at some samples, as [`Ratios`].

@@ -1,6 +1,7 @@
 //! Amplitudes with random numbers, evaluated by their definition, for tests.
 
 use crate::amplitudes::jastrow::JastrowTables;
+use crate::amplitudes::pfaffian::PfaffianTables;
 use crate::amplitudes::rbm::RbmTables;
 use crate::amplitudes::slater::SlaterTables;
 use crate::amplitudes::{Odds, Walker};
@@ -315,6 +316,95 @@ fn determinant(mut rows: Vec<Vec<Complex<f64>>>) -> Complex<f64> {
             let factor = row[column] / of_pivot[column];
             for (number, of_pivot) in row.iter_mut().zip(&of_pivot) {
                 *number -= factor * of_pivot;
+            }
+        }
+    }
+    product
+}
+
+/// Pfaffians of pairs.
+pub(crate) struct RandomPfaffians<const P: usize> {
+    modes: usize,
+    fermions: usize,
+    pairs: Vec<[f64; P]>,
+    weights: Vec<[f64; P]>,
+    pairs_table: Vec<f64>,
+    weights_table: Vec<f64>,
+}
+
+impl<const P: usize> RandomPfaffians<P> {
+    pub(crate) fn new(rng: &mut StdRng, modes: usize, fermions: usize, summands: usize) -> Self {
+        let pairs = random::<f64, P>(rng, summands * modes * modes, 1.0);
+        let weights = random::<f64, P>(rng, summands, 1.0);
+        let (pairs_table, weights_table) = (planes(pairs.len(), |at| pairs[at]), planes(summands, |at| weights[at]));
+        Self { modes, fermions, pairs, weights, pairs_table, weights_table }
+    }
+
+    /// Leaves no pair of two modes, the second one above the first.
+    pub(crate) fn cut(&mut self, a: usize, b: usize) {
+        self.pairs[a * self.modes + b] = [0.0; P];
+        self.pairs_table = planes(self.pairs.len(), |at| self.pairs[at]);
+    }
+
+    pub(crate) fn tables(&self) -> PfaffianTables<'_, f64> {
+        PfaffianTables { pairs: &self.pairs_table, weights: &self.weights_table, fermions: self.fermions }
+    }
+
+    /// A configuration at random, with the right number of fermions.
+    pub(crate) fn sample(&self, rng: &mut StdRng) -> Vec<LocalIndex> {
+        let mut sample: Vec<LocalIndex> = (0..self.modes).map(|mode| LocalIndex::from(mode < self.fermions)).collect();
+        for place in (1..self.modes).rev() {
+            sample.swap(place, rng.random_range(0..=place));
+        }
+        sample
+    }
+
+    /// ψ by definition; 0 with another number of fermions.
+    pub(crate) fn psi(&self, sample: &[LocalIndex]) -> Complex<f64> {
+        let occupied: Vec<_> = (0..self.modes).filter(|&mode| sample[mode] != 0).collect();
+        if occupied.len() != self.fermions {
+            return 0.0.into();
+        }
+        let of_summand = |(summand, &weight): (usize, &[f64; P])| {
+            let number = |a: usize, b: usize| complex(self.pairs[(summand * self.modes + a) * self.modes + b]);
+            complex(weight) * pfaffian(&occupied, &number)
+        };
+        self.weights.iter().enumerate().map(of_summand).sum()
+    }
+}
+
+/// A Pfaffian by elimination of its last two rows, once the largest number of the last one is their neighbour.
+fn pfaffian(modes: &[usize], number: &dyn Fn(usize, usize) -> Complex<f64>) -> Complex<f64> {
+    let n = modes.len();
+    let mut matrix = vec![vec![Complex::default(); n]; n];
+    for a in 0..n {
+        for b in a + 1..n {
+            matrix[a][b] = number(modes[a], modes[b]);
+            matrix[b][a] = -matrix[a][b];
+        }
+    }
+    let mut product = Complex::new(1.0, 0.0);
+    for last in (1..n).rev().step_by(2) {
+        let pivot = (0..last).max_by(|&a, &b| matrix[last][a].norm().total_cmp(&matrix[last][b].norm()));
+        let pivot = pivot.expect("a row");
+        if pivot != last - 1 {
+            matrix.swap(pivot, last - 1);
+            matrix.iter_mut().for_each(|row| row.swap(pivot, last - 1));
+            product = -product;
+        }
+        product *= matrix[last - 1][last];
+        if product == Complex::default() {
+            break;
+        }
+        for a in 0..last - 1 {
+            let factor = matrix[a][last] / matrix[last - 1][last];
+            for b in 0..last {
+                let of_pivot = matrix[last - 1][b];
+                matrix[a][b] -= factor * of_pivot;
+            }
+            for b in 0..last {
+                let of_pivot = matrix[b][last - 1];
+                matrix[b][a] -= factor * of_pivot;
             }
         }
     }

@@ -1,7 +1,8 @@
 //! The logarithms of determinants, and their derivatives by the orbitals.
 
+use super::Slater;
 use super::solver::Solver;
-use super::{Orbital, Slater};
+use crate::amplitudes::fermions::{Fermions, Orbital};
 use crate::sites::LocalIndex;
 use num_complex::Complex;
 

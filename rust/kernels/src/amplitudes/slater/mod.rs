@@ -8,91 +8,20 @@
 //! unit vectors. A hop changes W by a pivot ([`state::State::go`]), with a product for each of its numbers.
 
 use crate::Error;
+use crate::amplitudes::fermions::moves::Moves;
+use crate::amplitudes::fermions::{Fermions, Orbital, SignedLog};
 use crate::error::check;
-use crate::numbers::{Ratio, Real, complex};
+use crate::numbers::{Real, complex};
 use crate::sites::LocalIndex;
-use faer::traits::ComplexField;
-use num_complex::Complex;
-use std::f64::consts::PI;
-use std::fmt::Debug;
-use std::ops::{AddAssign, Div, Neg, Range, Sub};
+use solver::Solver;
+use state::State;
+use std::ops::Range;
 
-mod connected;
 mod derivatives;
-mod moves;
-mod ratios;
 mod solver;
 mod state;
-mod walker;
 
-pub use connected::ConnectedRatios;
 pub use derivatives::LogDerivatives;
-pub use ratios::{Amplitudes, Change};
-pub use walker::Walker;
-
-/// What orbitals are: real or complex numbers.
-pub trait Orbital:
-    Ratio + ComplexField + Debug + AddAssign + Neg<Output = Self> + Sub<Output = Self> + Div<Output = Self>
-{
-    /// 1.
-    const ONE: Self;
-
-    /// A number, without its imaginary part if these are real.
-    fn of(number: Complex<f64>) -> Self;
-
-    /// A real number.
-    fn real(number: f64) -> Self;
-
-    /// |x|.
-    fn modulus(self) -> f64;
-
-    /// The argument of x: 0 or π for a real number.
-    fn argument(self) -> f64;
-}
-
-impl Orbital for f64 {
-    const ONE: Self = 1.0;
-
-    fn of(number: Complex<f64>) -> Self {
-        number.re
-    }
-
-    #[inline(always)]
-    fn real(number: f64) -> Self {
-        number
-    }
-
-    #[inline(always)]
-    fn modulus(self) -> f64 {
-        self.abs()
-    }
-
-    fn argument(self) -> f64 {
-        if self < 0.0 { PI } else { 0.0 }
-    }
-}
-
-impl Orbital for Complex<f64> {
-    const ONE: Self = Complex::new(1.0, 0.0);
-
-    fn of(number: Self) -> Self {
-        number
-    }
-
-    #[inline(always)]
-    fn real(number: f64) -> Self {
-        number.into()
-    }
-
-    #[inline(always)]
-    fn modulus(self) -> f64 {
-        self.norm()
-    }
-
-    fn argument(self) -> f64 {
-        self.arg()
-    }
-}
 
 /// The orbitals of determinants.
 #[derive(Debug, Clone, Copy)]
@@ -189,17 +118,6 @@ impl<E: Orbital> Slater<E> {
         })
     }
 
-    /// An error if a sample, as local indices, hasn't as many fermions in a sector as orbitals.
-    pub fn check(&self, indices: &[LocalIndex]) -> Result<(), Error> {
-        for (number, sector) in self.sectors.iter().enumerate() {
-            let found = self.occupations(sector, indices).filter(|&is_occupied| is_occupied).count();
-            if found != sector.fermions.len() {
-                return Err(self.error(number, sector, found));
-            }
-        }
-        Ok(())
-    }
-
     /// Names another number of occupied modes: of fermions, or by how many there are more of one kind than of the other.
     #[cold]
     fn error(&self, number: usize, sector: &Sector, found: usize) -> Error {
@@ -209,12 +127,6 @@ impl<E: Orbital> Slater<E> {
         }
         let holes = sector.modes.end - self.holes;
         Error::Pairs { excess: found as i64 - holes as i64, expected: expected as i64 - holes as i64 }
-    }
-
-    /// Whether a mode with this local index is occupied.
-    #[inline(always)]
-    fn is_occupied(&self, site: usize, index: LocalIndex) -> bool {
-        (index != 0) != (site >= self.holes)
     }
 
     /// Whether each mode of a sector is occupied.
@@ -248,5 +160,68 @@ impl<E: Orbital> Slater<E> {
     fn w(&self, determinant: usize, sector: &Sector) -> Range<usize> {
         let first = determinant * self.w_len();
         first + sector.w.start..first + sector.w.end
+    }
+}
+
+impl<E: Orbital> Fermions for Slater<E> {
+    type Number = E;
+    type State = State<E>;
+    type Memory = Solver<E>;
+
+    fn memory(&self) -> Solver<E> {
+        Solver::of(self)
+    }
+
+    #[inline(always)]
+    fn modes(&self) -> usize {
+        self.modes
+    }
+
+    #[inline(always)]
+    fn summands(&self) -> usize {
+        self.determinants
+    }
+
+    #[inline(always)]
+    fn is_occupied(&self, site: usize, index: LocalIndex) -> bool {
+        (index != 0) != (site >= self.holes)
+    }
+
+    fn check(&self, indices: &[LocalIndex]) -> Result<(), Error> {
+        for (number, sector) in self.sectors.iter().enumerate() {
+            let found = self.occupations(sector, indices).filter(|&is_occupied| is_occupied).count();
+            if found != sector.fermions.len() {
+                return Err(self.error(number, sector, found));
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&self, solver: &mut Solver<E>, state: &mut State<E>, indices: &[LocalIndex]) {
+        state.set(self, solver, indices);
+    }
+
+    #[inline(always)]
+    fn is_zero(&self, state: &State<E>) -> bool {
+        state.is_zero()
+    }
+
+    #[inline(always)]
+    fn ratio(&self, state: &State<E>, moves: &Moves) -> E {
+        state.ratio(self, moves)
+    }
+
+    #[inline(always)]
+    fn summand(&self, state: &State<E>, index: usize, moves: &Moves) -> E {
+        state.summand(self, index, moves)
+    }
+
+    fn psi_there(&self, state: &State<E>, moves: &Moves) -> SignedLog<E> {
+        state.psi_there(self, moves)
+    }
+
+    #[inline(always)]
+    fn go(&self, solver: &mut Solver<E>, state: &mut State<E>, moves: &Moves, summands: &[E]) {
+        state.go(self, solver, moves, summands);
     }
 }

@@ -1,65 +1,15 @@
 //! Determinants, and W = M A⁻¹, by LU decompositions with partial pivoting.
 
-use super::{Orbital, Sector, Slater};
+use super::{Sector, Slater};
+use crate::amplitudes::fermions::{Orbital, SignedLog};
 use crate::numbers::with_subnormals;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::lu::partial_pivoting::{factor, solve};
 use faer::perm::PermRef;
 use faer::{MatMut, MatRef, Par, Spec};
-use num_complex::Complex;
-
-/// A number, as the logarithm of its modulus, and its sign or phase.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Determinant<E> {
-    pub(super) log: f64,
-    pub(super) phase: E,
-}
-
-impl<E: Orbital> Determinant<E> {
-    pub(super) const ONE: Self = Self { log: 0.0, phase: E::ONE };
-    pub(super) const ZERO: Self = Self { log: f64::NEG_INFINITY, phase: E::ONE };
-
-    /// The sum of some.
-    pub(super) fn sum(all: &[Self]) -> Self {
-        let largest = all.iter().fold(Self::ZERO, |largest, &one| if one.log > largest.log { one } else { largest });
-        if largest.is_zero() || all.len() == 1 {
-            return all.first().copied().unwrap_or(Self::ZERO);
-        }
-        let scale = Self { log: largest.log, phase: E::ONE };
-        let mut sum = E::default();
-        for one in all {
-            sum += one.over(scale);
-        }
-        scale.times(Self::of(sum))
-    }
-
-    /// A number.
-    fn of(value: E) -> Self {
-        let modulus = value.modulus();
-        Self { log: modulus.ln(), phase: if modulus == 0.0 { E::ONE } else { value / E::real(modulus) } }
-    }
-
-    pub(super) fn times(self, other: Self) -> Self {
-        Self { log: self.log + other.log, phase: self.phase * other.phase }
-    }
-
-    /// `self / other`, a number.
-    pub(super) fn over(self, other: Self) -> E {
-        if self.is_zero() { E::default() } else { self.phase / other.phase * E::real((self.log - other.log).exp()) }
-    }
-
-    /// Its logarithm.
-    pub(super) fn logarithm(self) -> Complex<f64> {
-        Complex::new(self.log, self.phase.argument())
-    }
-
-    pub(super) fn is_zero(self) -> bool {
-        self.log == f64::NEG_INFINITY
-    }
-}
 
 /// The memory that decompositions take.
-pub(super) struct Solver<E> {
+pub struct Solver<E> {
     matrix: Vec<E>,
     order: Vec<usize>,
     inverse_order: Vec<usize>,
@@ -95,7 +45,7 @@ impl<E: Orbital> Solver<E> {
         occupied: impl ExactSizeIterator<Item = usize> + Clone,
         empty: impl Iterator<Item = usize>,
         w: &mut [E],
-    ) -> Determinant<E> {
+    ) -> SignedLog<E> {
         with_subnormals(|| self.solve_at_all(orbitals, occupied, empty, w))
     }
 
@@ -105,7 +55,7 @@ impl<E: Orbital> Solver<E> {
         occupied: impl ExactSizeIterator<Item = usize> + Clone,
         empty: impl Iterator<Item = usize>,
         w: &mut [E],
-    ) -> Determinant<E> {
+    ) -> SignedLog<E> {
         let n = occupied.len();
         let determinant = self.decompose(orbitals, occupied);
         if n == 0 || w.is_empty() {
@@ -129,7 +79,7 @@ impl<E: Orbital> Solver<E> {
         orbitals: &[E],
         occupied: impl ExactSizeIterator<Item = usize> + Clone,
         inverse: &mut [E],
-    ) -> Determinant<E> {
+    ) -> SignedLog<E> {
         with_subnormals(|| {
             let n = occupied.len();
             let determinant = self.decompose(orbitals, occupied);
@@ -146,10 +96,10 @@ impl<E: Orbital> Solver<E> {
     }
 
     /// Decomposes Aᵀ, with the rows of M `(modes, n)` that are occupied in A.
-    fn decompose(&mut self, orbitals: &[E], occupied: impl ExactSizeIterator<Item = usize> + Clone) -> Determinant<E> {
+    fn decompose(&mut self, orbitals: &[E], occupied: impl ExactSizeIterator<Item = usize> + Clone) -> SignedLog<E> {
         let n = occupied.len();
         if n == 0 {
-            return Determinant::ONE;
+            return SignedLog::ONE;
         }
         let row = |mode: usize| &orbitals[mode * n..][..n];
         let matrix = &mut self.matrix[..n * n];
@@ -164,11 +114,11 @@ impl<E: Orbital> Solver<E> {
         if (0..n).any(|place| matrix[(place, place)].modulus() == 0.0)
             && occupied.flat_map(row).all(|number| number.modulus().is_finite())
         {
-            return Determinant::ZERO;
+            return SignedLog::ZERO;
         }
         let sign = if info.transposition_count % 2 == 1 { -E::ONE } else { E::ONE };
-        (0..n).fold(Determinant { log: 0.0, phase: sign }, |so_far, place| {
-            so_far.times(Determinant::of(matrix[(place, place)]))
+        (0..n).fold(SignedLog { log: 0.0, phase: sign }, |so_far, place| {
+            so_far.times(SignedLog::of(matrix[(place, place)]))
         })
     }
 
@@ -185,5 +135,5 @@ impl<E: Orbital> Solver<E> {
 pub(super) fn determinant<E: Orbital>(n: usize, number: impl Fn(usize, usize) -> E) -> E {
     let rows: Vec<E> = (0..n * n).map(|place| number(place / n, place % n)).collect();
     let found = Solver::new(n, 0).solve(&rows, 0..n, std::iter::empty(), &mut []);
-    found.over(Determinant::ONE)
+    found.over(SignedLog::ONE)
 }

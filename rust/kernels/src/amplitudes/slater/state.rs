@@ -1,27 +1,16 @@
 //! Determinants at one configuration.
 
-use super::moves::{Hop, Move, Moves};
-use super::solver::{Determinant, Solver, determinant};
-use super::{Orbital, Sector, Slater};
+use super::solver::{Solver, determinant};
+use super::{Sector, Slater};
+use crate::amplitudes::fermions::accuracy::{LARGEST, MOVES, Pivots, RESIDUAL};
+use crate::amplitudes::fermions::moves::{Hop, Move, Moves};
+use crate::amplitudes::fermions::{Orbital, SignedLog};
 use crate::sites::LocalIndex;
 use smallvec::SmallVec;
 
-/// W of one determinant among others is used if its numbers are no larger. They are the ratios to a configuration where
-/// this determinant is that much smaller than elsewhere: with errors as much larger, which others wouldn't share.
-const LARGEST: f64 = 1e5;
-
-/// If a pivot is larger or smaller, W is computed anew, and also if the product of some of them is.
-const MODERATE: std::ops::Range<f64> = 1.0 / 64.0..64.0;
-
-/// After so many moves all numbers are computed anew.
-const MOVES: usize = 256;
-
-/// If a number of M = W A is wrong by more, relative to its summands, W is computed anew.
-const RESIDUAL: f64 = 1e-13;
-
 /// Determinants at a configuration, and what it takes to go on.
 #[derive(Debug, Clone)]
-pub(super) struct State<E> {
+pub struct State<E> {
     /// The place of each mode among the occupied modes of its sector, or among its empty ones.
     place: Vec<u32>,
     /// The occupied modes of each sector. Rows of A are in this order; at first they ascend.
@@ -35,7 +24,7 @@ pub(super) struct State<E> {
     /// Whether W of a determinant is used.
     is_regular: Vec<bool>,
     /// ψ.
-    psi: Determinant<E>,
+    psi: SignedLog<E>,
     /// Whether it is 0, or no number.
     is_zero: bool,
     /// The pivots since W was computed, for each determinant and sector.
@@ -55,7 +44,7 @@ impl<E: Orbital> Default for State<E> {
             w: Vec::new(),
             shares: Vec::new(),
             is_regular: Vec::new(),
-            psi: Determinant::ZERO,
+            psi: SignedLog::ZERO,
             is_zero: true,
             pivots: Vec::new(),
             row: Vec::new(),
@@ -67,14 +56,14 @@ impl<E: Orbital> Default for State<E> {
 impl<E: Orbital> State<E> {
     /// Goes to a configuration of local indices, with as many fermions in each sector as orbitals. With another number ψ
     /// is 0.
-    pub(super) fn set(&mut self, slater: &Slater<E>, solver: &mut Solver<E>, indices: &[LocalIndex]) {
+    pub(crate) fn set(&mut self, slater: &Slater<E>, solver: &mut Solver<E>, indices: &[LocalIndex]) {
         self.place.clear();
         self.occupied.clear();
         self.empty.clear();
         for sector in &slater.sectors {
             let here = slater.occupations(sector, indices);
             if here.clone().filter(|&is_occupied| is_occupied).count() != sector.fermions.len() {
-                (self.psi, self.is_zero) = (Determinant::ZERO, true);
+                (self.psi, self.is_zero) = (SignedLog::ZERO, true);
                 return;
             }
             // One more mode each than there are, since each is written to both, and counted in one.
@@ -97,14 +86,14 @@ impl<E: Orbital> State<E> {
     }
 
     /// Computes all numbers from the orbitals.
-    pub(super) fn solve(&mut self, slater: &Slater<E>, solver: &mut Solver<E>) {
+    pub(crate) fn solve(&mut self, slater: &Slater<E>, solver: &mut Solver<E>) {
         let n = slater.determinants;
         self.is_regular.clear();
         self.pivots.clear();
         self.pivots.resize(n * slater.sectors.len(), Pivots::default());
         let mut psi = SmallVec::<[_; 4]>::new();
         for index in 0..n {
-            let mut product = Determinant::ONE;
+            let mut product = SignedLog::ONE;
             let mut is_regular = true;
             for sector in &slater.sectors {
                 let (found, is_exact) = self.solve_sector(slater, solver, index, sector);
@@ -114,7 +103,7 @@ impl<E: Orbital> State<E> {
             psi.push(product);
             self.is_regular.push(is_regular);
         }
-        self.psi = Determinant::sum(&psi);
+        self.psi = SignedLog::sum(&psi);
         self.is_zero = !self.psi.log.is_finite() || (n == 1 && !self.is_regular[0]);
         self.shares.clear();
         self.shares.extend(psi.iter().map(|&of| if n == 1 { E::ONE } else { of.over(self.psi) }));
@@ -127,7 +116,7 @@ impl<E: Orbital> State<E> {
         solver: &mut Solver<E>,
         index: usize,
         sector: &Sector,
-    ) -> (Determinant<E>, bool) {
+    ) -> (SignedLog<E>, bool) {
         let w = &mut self.w[slater.w(index, sector)];
         let occupied = self.occupied[sector.fermions.clone()].iter().map(|&mode| mode as usize);
         let empty = self.empty[sector.empty.clone()].iter().map(|&mode| mode as usize);
@@ -139,14 +128,14 @@ impl<E: Orbital> State<E> {
 
     /// Whether ψ is 0, or no number.
     #[inline(always)]
-    pub(super) fn is_zero(&self) -> bool {
+    pub(crate) fn is_zero(&self) -> bool {
         self.is_zero
     }
 
     /// The ratio of ψ with the fermions moved to that here; no number where ψ is 0 here. The moves keep each sector's
     /// fermions.
     #[inline(always)]
-    pub(super) fn ratio(&self, slater: &Slater<E>, moves: &Moves) -> E {
+    pub(crate) fn ratio(&self, slater: &Slater<E>, moves: &Moves) -> E {
         if self.is_zero {
             return E::real(f64::NAN);
         }
@@ -178,7 +167,7 @@ impl<E: Orbital> State<E> {
 
     /// What one determinant adds to the ratio.
     #[inline(always)]
-    pub(super) fn summand(&self, slater: &Slater<E>, index: usize, moves: &Moves) -> E {
+    pub(crate) fn summand(&self, slater: &Slater<E>, index: usize, moves: &Moves) -> E {
         if self.is_regular[index] {
             self.shares[index] * self.ratio_of(slater, index, moves)
         } else {
@@ -208,8 +197,8 @@ impl<E: Orbital> State<E> {
 
     /// One determinant with the fermions moved, from its orbitals.
     #[cold]
-    fn there(&self, slater: &Slater<E>, index: usize, moves: &Moves) -> Determinant<E> {
-        let mut product = Determinant::ONE;
+    fn there(&self, slater: &Slater<E>, index: usize, moves: &Moves) -> SignedLog<E> {
+        let mut product = SignedLog::ONE;
         for (number, sector) in slater.sectors.iter().enumerate() {
             let mut occupied = self.occupied[sector.fermions.clone()].to_vec();
             for there in moves.iter().filter(|there| there.sector == number) {
@@ -227,9 +216,9 @@ impl<E: Orbital> State<E> {
 
     /// ψ with the fermions moved, from the orbitals, up to the sign of the order of the modes.
     #[cold]
-    pub(super) fn psi_there(&self, slater: &Slater<E>, moves: &Moves) -> Determinant<E> {
+    pub(crate) fn psi_there(&self, slater: &Slater<E>, moves: &Moves) -> SignedLog<E> {
         let all: Vec<_> = (0..slater.determinants).map(|index| self.there(slater, index, moves)).collect();
-        Determinant::sum(&all)
+        SignedLog::sum(&all)
     }
 
     /// Whether moving the fermions takes an even permutation of the occupied modes, which have to be in order, as those
@@ -251,7 +240,7 @@ impl<E: Orbital> State<E> {
     }
 
     /// Moves the fermions. `summands` are what the determinants add to the ratio.
-    pub(super) fn go(&mut self, slater: &Slater<E>, solver: &mut Solver<E>, moves: &Moves, summands: &[E]) {
+    pub(crate) fn go(&mut self, slater: &Slater<E>, solver: &mut Solver<E>, moves: &Moves, summands: &[E]) {
         let mut is_exact = !self.is_zero() && self.is_regular.iter().all(|&is_regular| is_regular);
         self.moves += 1;
         is_exact &= !self.moves.is_multiple_of(MOVES);
@@ -264,7 +253,7 @@ impl<E: Orbital> State<E> {
         if !is_exact {
             self.solve(slater, solver);
         } else if slater.determinants > 1 {
-            let ratio = sum(summands);
+            let ratio = E::sum(summands);
             for (share, &summand) in self.shares.iter_mut().zip(summands) {
                 *share = summand / ratio;
             }
@@ -324,28 +313,6 @@ impl<E: Orbital> State<E> {
     }
 }
 
-/// The products of pivots.
-#[derive(Debug, Clone, Copy)]
-struct Pivots {
-    product: f64,
-    /// Whether none of them was large or small, nor their product.
-    are_moderate: bool,
-}
-
-impl Default for Pivots {
-    fn default() -> Self {
-        Self { product: 1.0, are_moderate: true }
-    }
-}
-
-impl Pivots {
-    #[inline(always)]
-    fn note(&mut self, pivot: f64) {
-        self.product *= pivot;
-        self.are_moderate &= MODERATE.contains(&pivot) && MODERATE.contains(&self.product);
-    }
-}
-
 /// Which of the emptied and filled modes have the largest number of W.
 #[inline(always)]
 fn largest<E: Orbital>(w: &[E], emptied: &[u32], filled: &[u32], place: impl Fn(u32, u32) -> usize) -> (usize, usize) {
@@ -378,15 +345,6 @@ fn pivot_at<E: Orbital>(w: &mut [E], n: usize, row: usize, column: usize, scratc
         }
     }
     w[row * n..][..n].copy_from_slice(scratch);
-}
-
-/// The sum of numbers.
-#[inline(always)]
-pub(super) fn sum<E: Orbital>(numbers: &[E]) -> E {
-    numbers.iter().fold(E::default(), |mut sum, &number| {
-        sum += number;
-        sum
-    })
 }
 
 #[cfg(test)]

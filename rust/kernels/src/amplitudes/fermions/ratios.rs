@@ -1,27 +1,25 @@
-//! Ratios of determinants, at many samples.
+//! Ratios of amplitudes of fermions, at many samples.
 
+use super::Fermions;
 use super::moves::Moves;
-use super::solver::Solver;
-use super::state::State;
-use super::{Orbital, Slater};
 use crate::Error;
 use crate::amplitudes::{Ratios, TOGETHER};
 use crate::connected::terms::BLOCK;
 use crate::sites::LocalIndex;
 use pulp::Simd;
 
-/// The determinants at some samples, as [`Ratios`].
-pub struct Amplitudes<'a, E> {
-    slater: &'a Slater<E>,
-    solver: Solver<E>,
-    states: Vec<State<E>>,
+/// Amplitudes at some samples, as [`Ratios`].
+pub struct Amplitudes<'a, F: Fermions> {
+    fermions: &'a F,
+    memory: F::Memory,
+    states: Vec<F::State>,
 }
 
-impl<'a, E: Orbital> Amplitudes<'a, E> {
+impl<'a, F: Fermions> Amplitudes<'a, F> {
     /// At no samples.
     #[must_use]
-    pub fn new(slater: &'a Slater<E>) -> Self {
-        Self { slater, solver: Solver::of(slater), states: Vec::new() }
+    pub fn new(fermions: &'a F) -> Self {
+        Self { fermions, memory: fermions.memory(), states: Vec::new() }
     }
 }
 
@@ -32,8 +30,8 @@ pub struct Change {
     back: Moves,
 }
 
-impl<E: Orbital> Ratios for Amplitudes<'_, E> {
-    type Ratio = E;
+impl<F: Fermions> Ratios for Amplitudes<'_, F> {
+    type Ratio = F::Number;
     type Change = Change;
 
     fn cached(&self) -> usize {
@@ -41,16 +39,16 @@ impl<E: Orbital> Ratios for Amplitudes<'_, E> {
     }
 
     fn check(&self, indices: &[LocalIndex]) -> Result<(), Error> {
-        self.slater.check(indices)
+        self.fermions.check(indices)
     }
 
     fn visit<S: Simd>(&mut self, _: S, indices: &[LocalIndex], samples: usize) {
         if self.states.len() < samples {
-            self.states.resize_with(samples, State::default);
+            self.states.resize_with(samples, F::State::default);
         }
         let sites = indices.len() / samples.max(1);
         for (sample, state) in self.states[..samples].iter_mut().enumerate() {
-            state.set(self.slater, &mut self.solver, &indices[sample * sites..][..sites]);
+            self.fermions.set(&mut self.memory, state, &indices[sample * sites..][..sites]);
         }
     }
 
@@ -58,7 +56,8 @@ impl<E: Orbital> Ratios for Amplitudes<'_, E> {
     fn prepare<S: Simd>(&self, _: S, change: &mut Change, sites: &[usize], opposite: &[bool]) {
         let emptied = [false].into_iter().chain(opposite.iter().copied()).map(LocalIndex::from);
         let changes = sites.iter().copied().zip(emptied);
-        change.there.set(self.slater.modes, changes.map(|(site, index)| (site, self.slater.is_occupied(site, index))));
+        let changes = changes.map(|(site, index)| (site, self.fermions.is_occupied(site, index)));
+        change.there.set(self.fermions.modes(), changes);
         change.back.clone_from(&change.there);
         change.back.reverse();
     }
@@ -71,15 +70,15 @@ impl<E: Orbital> Ratios for Amplitudes<'_, E> {
         n: usize,
         samples: [usize; TOGETHER],
         reversed: [bool; TOGETHER],
-    ) -> [E; TOGETHER] {
-        let mut ratios = [E::default(); TOGETHER];
+    ) -> [F::Number; TOGETHER] {
+        let mut ratios = [F::Number::default(); TOGETHER];
         // Where a sector has another number of fermions ψ is 0.
         if !change.there.conserve() {
             return ratios;
         }
         for ((ratio, sample), reversed) in ratios.iter_mut().zip(samples).zip(reversed).take(n) {
             let moves = if reversed { &change.back } else { &change.there };
-            *ratio = self.states[sample].ratio(self.slater, moves);
+            *ratio = self.fermions.ratio(&self.states[sample], moves);
         }
         ratios
     }

@@ -4,32 +4,32 @@ use smallvec::SmallVec;
 
 /// What happens in one sector. The modes are counted from its first one.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Move {
-    pub(super) sector: usize,
+pub(crate) struct Move {
+    pub(crate) sector: usize,
     /// The modes that fermions leave.
-    pub(super) emptied: SmallVec<[u32; 4]>,
+    pub(crate) emptied: SmallVec<[u32; 4]>,
     /// The modes that they go to.
-    pub(super) filled: SmallVec<[u32; 4]>,
+    pub(crate) filled: SmallVec<[u32; 4]>,
 }
 
 /// One fermion, which goes from a mode of a sector to another one.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Hop {
-    pub(super) sector: usize,
-    pub(super) from: u32,
-    pub(super) to: u32,
+pub(crate) struct Hop {
+    pub(crate) sector: usize,
+    pub(crate) from: u32,
+    pub(crate) to: u32,
 }
 
 /// What happens in all sectors.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Moves {
+pub struct Moves {
     moves: Vec<Move>,
 }
 
 impl Moves {
     /// Makes them those of sites, of which some lose their fermions and the others get one.
     #[inline(always)]
-    pub(super) fn set(&mut self, modes: usize, sites: impl Iterator<Item = (usize, bool)>) {
+    pub(crate) fn set(&mut self, modes: usize, sites: impl Iterator<Item = (usize, bool)>) {
         self.moves.clear();
         for (site, is_emptied) in sites {
             let (sector, mode) = (site / modes, (site % modes) as u32);
@@ -44,13 +44,13 @@ impl Moves {
 
     /// Whether each sector keeps its fermions.
     #[inline(always)]
-    pub(super) fn conserve(&self) -> bool {
+    pub(crate) fn conserve(&self) -> bool {
         self.moves.iter().all(|there| there.emptied.len() == there.filled.len())
     }
 
     /// The only hop, if nothing else happens.
     #[inline(always)]
-    pub(super) fn hop(&self) -> Option<Hop> {
+    pub(crate) fn hop(&self) -> Option<Hop> {
         let [there] = &*self.moves else { return None };
         let ([from], [to]) = (&*there.emptied, &*there.filled) else { return None };
         Some(Hop { sector: there.sector, from: *from, to: *to })
@@ -58,12 +58,12 @@ impl Moves {
 
     /// Sector by sector.
     #[inline(always)]
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Move> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Move> {
         self.moves.iter()
     }
 
     /// Makes them the way back.
-    pub(super) fn reverse(&mut self) {
+    pub(crate) fn reverse(&mut self) {
         for there in &mut self.moves {
             std::mem::swap(&mut there.emptied, &mut there.filled);
         }

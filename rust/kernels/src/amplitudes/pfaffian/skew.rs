@@ -1,0 +1,181 @@
+//! Skew-symmetric matrices: Pfaffians and inverses, by pivots on pairs of rows.
+
+use super::LANES;
+use crate::amplitudes::fermions::{Orbital, SignedLog};
+use crate::numbers::with_subnormals;
+
+/// Makes a skew-symmetric matrix of n rows, one behind the other, its inverse, and gives its Pfaffian. If that is 0, or no
+/// number, the matrix is left without meaning.
+///
+/// It is Gauss's and Jordan's elimination: A tableau is pivoted on a row p that is left and on the other one q with the largest
+/// number `a_pq`, as B. N. Parlett and J. K. Reid do it, BIT 10, 386 (1970), until all have been. `used` and `rows` are memory.
+pub(super) fn invert<E: Orbital>(matrix: &mut [E], n: usize, used: &mut Vec<bool>, rows: &mut Vec<E>) -> SignedLog<E> {
+    with_subnormals(|| invert_at_all(matrix, n, used, rows))
+}
+
+fn invert_at_all<E: Orbital>(matrix: &mut [E], n: usize, used: &mut Vec<bool>, rows: &mut Vec<E>) -> SignedLog<E> {
+    let mut pfaffian = SignedLog::ONE;
+    if n == 0 {
+        return pfaffian;
+    }
+    let stride = matrix.len() / n;
+    used.clear();
+    used.resize(n, false);
+    rows.clear();
+    rows.resize(2 * stride, E::default());
+    for p in 0..n {
+        if used[p] {
+            continue;
+        }
+        let (mut q, mut largest, mut between, mut is_odd) = (n, 0.0, 0, false);
+        for other in (p + 1..n).filter(|&other| !used[other]) {
+            let modulus = matrix[p * stride + other].modulus();
+            if modulus > largest {
+                (q, largest, is_odd) = (other, modulus, between % 2 == 1);
+            }
+            if modulus.is_nan() {
+                return SignedLog { log: f64::NAN, phase: E::ONE };
+            }
+            between += 1;
+        }
+        if q == n {
+            return SignedLog::ZERO;
+        }
+        (used[p], used[q]) = (true, true);
+        let a = matrix[p * stride + q];
+        pfaffian = pfaffian.times(SignedLog::of(if is_odd { -a } else { a }));
+        pivot(matrix, stride, p, q, E::ONE / a, rows);
+    }
+    pfaffian
+}
+
+/// Pivots on rows p and q, with 1/a of the number `a_pq`.
+fn pivot<E: Orbital>(matrix: &mut [E], stride: usize, p: usize, q: usize, inverse: E, rows: &mut [E]) {
+    let (of_p, of_q) = rows.split_at_mut(stride);
+    of_p.copy_from_slice(&matrix[p * stride..][..stride]);
+    of_q.copy_from_slice(&matrix[q * stride..][..stride]);
+    for row in [&mut *of_p, of_q] {
+        (row[p], row[q]) = (E::default(), E::default());
+    }
+    for (j, row) in matrix.chunks_exact_mut(stride).enumerate() {
+        let (of_j_p, of_j_q) = (-(of_p[j] * inverse), -(of_q[j] * inverse));
+        for ((number, &p), &q) in row.iter_mut().zip(&*of_p).zip(&*of_q) {
+            *number = *number + of_j_p * q - of_j_q * p;
+        }
+        (row[p], row[q]) = (of_j_q, -of_j_p);
+    }
+    for (number, &q) in matrix[p * stride..][..stride].iter_mut().zip(&*of_q) {
+        *number = q * inverse;
+    }
+    for (number, &p) in matrix[q * stride..][..stride].iter_mut().zip(&*of_p) {
+        *number = -(p * inverse);
+    }
+    (matrix[p * stride + q], matrix[q * stride + p]) = (-inverse, inverse);
+}
+
+/// The Pfaffian of a matrix given by what is above its diagonal.
+pub(super) fn pfaffian<E: Orbital>(n: usize, number: impl Fn(usize, usize) -> E) -> SignedLog<E> {
+    let mut matrix = vec![E::default(); n * n];
+    for a in 0..n {
+        for b in a + 1..n {
+            (matrix[a * n + b], matrix[b * n + a]) = (number(a, b), -number(a, b));
+        }
+    }
+    invert(&mut matrix, n, &mut Vec::new(), &mut Vec::new())
+}
+
+/// `Σ_k row[at_k] x_k`, of which x may be longer.
+#[inline(always)]
+pub(super) fn dot<E: Orbital>(row: &[E], at: &[u32], x: &[E]) -> E {
+    let mut sums = [E::default(); LANES];
+    let (places, numbers) = (at.chunks_exact(LANES), x.chunks_exact(LANES));
+    for (places, numbers) in places.clone().zip(numbers) {
+        for ((sum, &place), &number) in sums.iter_mut().zip(places).zip(numbers) {
+            *sum += row[place as usize] * number;
+        }
+    }
+    let rest = places.remainder();
+    for ((sum, &place), &number) in sums.iter_mut().zip(rest).zip(&x[at.len() - rest.len()..]) {
+        *sum += row[place as usize] * number;
+    }
+    let [a, b, c, d, e, f, g, h] = sums;
+    ((a + b) + (c + d)) + ((e + f) + (g + h))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use num_complex::Complex;
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
+    /// By expansion along the first row.
+    fn by_expansion(matrix: &[Vec<Complex<f64>>]) -> Complex<f64> {
+        let n = matrix.len();
+        if n == 0 {
+            return 1.0.into();
+        }
+        (1..n)
+            .map(|column| {
+                let rest: Vec<usize> = (1..n).filter(|&other| other != column).collect();
+                let minor: Vec<Vec<_>> = rest.iter().map(|&a| rest.iter().map(|&b| matrix[a][b]).collect()).collect();
+                let sign = if column % 2 == 1 { 1.0 } else { -1.0 };
+                sign * matrix[0][column] * by_expansion(&minor)
+            })
+            .sum()
+    }
+
+    fn random(rng: &mut StdRng, n: usize) -> Vec<Vec<Complex<f64>>> {
+        let mut matrix = vec![vec![Complex::default(); n]; n];
+        for a in 0..n {
+            for b in a + 1..n {
+                matrix[a][b] = Complex::new(rng.random_range(-1.0..1.0), rng.random_range(-1.0..1.0));
+                matrix[b][a] = -matrix[a][b];
+            }
+        }
+        matrix
+    }
+
+    #[test]
+    fn pfaffians_and_inverses() {
+        let rng = &mut StdRng::seed_from_u64(1);
+        for n in [0, 2, 4, 6, 8] {
+            let matrix = random(rng, n);
+            let stride = (n + 3).max(1);
+            let mut inverse = vec![Complex::default(); n * stride];
+            for (row, of) in inverse.chunks_exact_mut(stride).zip(&matrix) {
+                row[..n].copy_from_slice(of);
+            }
+            let found = invert(&mut inverse, n, &mut Vec::new(), &mut Vec::new()).over(SignedLog::ONE);
+            let expected = by_expansion(&matrix);
+            assert!((found - expected).norm() < 1e-12 * (1.0 + expected.norm()), "{found} {expected}");
+            let of_pair = pfaffian(n, |a, b| matrix[a][b]).over(SignedLog::ONE);
+            assert!((of_pair - expected).norm() < 1e-12 * (1.0 + expected.norm()), "{of_pair} {expected}");
+            for a in 0..n {
+                for b in 0..n {
+                    let sum: Complex<f64> = (0..n).map(|c| matrix[a][c] * inverse[c * stride + b]).sum();
+                    assert!((sum - f64::from(u8::from(a == b))).norm() < 1e-11, "{a} {b}: {sum}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn singular_matrices_and_no_numbers() {
+        let matrix = |number: f64| pfaffian(4, |a, b| if a == 0 || b == 3 { 0.0 } else { number });
+        assert!(matrix(1.0).is_zero());
+        assert!(pfaffian(4, |_, _| f64::NAN).log.is_nan());
+        assert!(pfaffian(4, |a, b| f64::from(u8::from(a + b == 3)) * 1e-200).log.is_finite());
+    }
+
+    #[test]
+    fn products_with_chosen_numbers() {
+        let row: Vec<f64> = (0..40).map(f64::from).collect();
+        for n in [0, 3, 8, 21] {
+            let at: Vec<u32> = (0..n).map(|place| (7 * place) % 40).collect();
+            let x: Vec<f64> = (0..n.next_multiple_of(8)).map(|place| f64::from(place) - 2.0).collect();
+            let expected: f64 = at.iter().zip(&x).map(|(&place, x)| f64::from(place) * x).sum();
+            assert!((dot(&row, &at, &x) - expected).abs() < 1e-12);
+        }
+    }
+}
