@@ -12,6 +12,7 @@ NAMESPACES = (
     "",
     ".operator",
     ".ansatz",
+    ".models.mvmc",
     ".local_energy",
     ".sampler",
     ".driver",

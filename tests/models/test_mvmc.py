@@ -223,7 +223,7 @@ WRONG = [
     ("modpara.def", 9, "", ValueError, "modpara.def: there is no line Nsite"),
     ("modpara.def", 9, "Nsite 0", ValueError, "Nsite is 1 or more"),
     ("modpara.def", 10, "Ncond 5", ValueError, "line 10: Ncond is even"),
-    ("modpara.def", 10, "Ncond 14", ValueError, "14 fermions aren't 2, 4, ... on 6 sites"),
+    ("modpara.def", 10, "Ncond 14", ValueError, "14 electrons, as ModPara says, don't fit on 6 sites"),
     ("modpara.def", 10, "Ncond 6.5", ValueError, "Ncond is an integer"),
     ("modpara.def", 13, "NMPTrans 0", ValueError, "NMPTrans isn't 0, and NSPGaussLeg is 1 or more, but got 0, 1"),
     ("modpara.def", 13, "NMPTrans 2", ValueError, "NMPTrans takes 2 symmetries, but there are 1"),

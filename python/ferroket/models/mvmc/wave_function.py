@@ -70,8 +70,6 @@ def read_settings(lines: Mapping[str, Line], path: Path) -> Settings:
             raise lines["ncond"].wrong("Ncond is even: fermions are paired")
     else:
         n_pairs = integer("Nelectron") if "nelectron" in lines else integer("Ne")
-    if not 0 < n_pairs <= n_sites:
-        raise ValueError(f"{path}: {2 * n_pairs} fermions aren't 2, 4, ... on {n_sites} sites of two spins")
     symmetries = integer("NMPTrans", 0)
     rotations = integer("NSPGaussLeg", 1)
     if symmetries == 0 or rotations < 1:
@@ -158,6 +156,8 @@ def _is_general(files: dict[str, Path]) -> bool:
 
 def _hilbert(settings: Settings, *, general: bool) -> Any:
     magnetisation = settings.twice_magnetisation
+    if not 0 < settings.n_pairs <= settings.n_sites:
+        raise ValueError(f"{2 * settings.n_pairs} electrons, as ModPara says, don't fit on {settings.n_sites} sites")
     if not general and magnetisation:
         raise ValueError(f"pairs of unequal spins alone have no magnetisation, but 2Sz is {magnetisation}")
     if general and magnetisation is None:
