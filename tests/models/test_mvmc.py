@@ -22,7 +22,7 @@ def energy(loaded) -> complex:
     """The exact energy of a state, by a sum over all configurations."""
     log_psi = np.asarray(jax.jit(loaded.model.apply)(loaded.variables, loaded.hilbert.all_states()))
     psi = np.exp(log_psi - log_psi.real.max())
-    return np.vdot(psi, fk.operator.accelerate(loaded.hamiltonian).to_sparse() @ psi) / np.vdot(psi, psi)
+    return np.vdot(psi, loaded.hamiltonian.to_sparse() @ psi) / np.vdot(psi, psi)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import netket as nk
-
 from ferroket.models.mvmc.files import Line, read_definition
 
 Term = tuple[tuple[int, int], ...]
@@ -21,7 +19,7 @@ def read_hamiltonian(files: dict[str, Path], hilbert: Any) -> Any:
         hilbert: The space. Spin σ on site i is mode i + σ L.
 
     Returns:
-        A :class:`netket.operator.FermionOperator2nd`, or None if there is no file of terms.
+        A :class:`~ferroket.operator.FermionOperator2nd`, or None if there is no file of terms.
 
     Raises:
         FileNotFoundError: A file isn't there.
@@ -37,9 +35,12 @@ def read_hamiltonian(files: dict[str, Path], hilbert: Any) -> Any:
                 weights[term] += weight
     if not named:
         return None
+    # Operators need the models, once they are imported: they tell NetKet of both.
+    from ferroket.operator import FermionOperator2nd
+
     is_real = all(weight.imag == 0 for weight in weights.values())
     values = [weight.real if is_real else weight for weight in weights.values()]
-    operator = nk.operator.FermionOperator2nd(hilbert, list(weights), values, dtype=float if is_real else complex)
+    operator = FermionOperator2nd(hilbert, list(weights), values, dtype=float if is_real else complex)
     if not operator.is_hermitian:
         names = ", ".join(str(files[keyword]) for keyword in named)
         raise ValueError(f"the sum of the terms in {names} isn't Hermitian: name each term and its adjoint")

@@ -23,8 +23,7 @@ class Loaded:
     """The :class:`netket.hilbert.SpinOrbitalFermions`. Spin σ on site i is mode i + σ L, with mVMC's σ of 0 and 1."""
 
     hamiltonian: Any
-    """The :class:`netket.operator.FermionOperator2nd`, or None if the list of files names no terms;
-    :func:`ferroket.operator.accelerate` makes it one of Ferroket's."""
+    """The :class:`~ferroket.operator.FermionOperator2nd`, or None if the list of files names no terms."""
 
     model: Product
     """A :class:`~ferroket.models.PairProduct` and the factors that there are files of, in this order:
