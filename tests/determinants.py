@@ -11,6 +11,7 @@ import ferroket as fk
 FERMIONS = nk.hilbert.SpinOrbitalFermions(4, s=1 / 2, n_fermions_per_spin=(3, 2))
 BALANCED = nk.hilbert.SpinOrbitalFermions(4, s=1 / 2, n_fermions_per_spin=(2, 2))
 SPINLESS = nk.hilbert.SpinOrbitalFermions(7, n_fermions=3)
+PAIRED = nk.hilbert.SpinOrbitalFermions(7, n_fermions=4)
 THREE_SPINS = nk.hilbert.SpinOrbitalFermions(3, s=1, n_fermions_per_spin=(2, 0, 1))
 
 RING = np.array([np.roll(np.arange(4), shift) for shift in range(4)])
@@ -59,6 +60,21 @@ MODELS = {
     "pairs": fk.models.PairProduct(BALANCED),
     "pairs, complex": fk.models.PairProduct(BALANCED, param_dtype=complex),
     "pairs, projected": fk.models.PairProduct(BALANCED, symmetries=RING, characters=[1, -1, 1, -1]),
+    "pairs, general": fk.models.PairProduct(BALANCED, general=True),
+    "pairs, spinless, complex": fk.models.PairProduct(PAIRED, general=True, param_dtype=complex),
+    # No symmetry makes any ψ vanish.
+    "pairs, general, summed up": fk.models.PairProduct(
+        BALANCED, general=True, symmetries=RING[::2], characters=[1, 0.5j], param_dtype=complex
+    ),
+    "pairs, singlet": fk.models.PairProduct(BALANCED, rotations=fk.models.spin_rotations(0, 2)),
+    "pairs, turned, correlated": fk.models.Product(
+        (
+            fk.models.PairProduct(
+                BALANCED, symmetries=RING[:2], rotations=[[0.4, 1.0], [1.9, -0.7]], param_dtype=np.float32
+            ),
+            fk.models.Gutzwiller(BALANCED),
+        )
+    ),
     "pairs, correlated": fk.models.Product(
         (
             fk.models.PairProduct(BALANCED, translations=RING[::2]),

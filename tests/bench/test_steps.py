@@ -45,6 +45,9 @@ PARAMETERS = {
     "t-V 8×8, Slater2nd": 64 * 28,
     "H6 in STO-3G, generalised Slater2nd": 12 * 6,
 }
+# Under translations by two there are 4 L ordered pairs of sites, 4 of which are a site and itself; of the others
+# (i, j) and (j, i) are one.
+_JASTROW_ORBITS = {"6×6": 70, "8×8": 132, "4×16": 132}
 for _lattice, _sites, _fermions in (("6×6", 36, 15), ("8×8", 64, 28), ("4×16", 64, 28)):
     _name = f"Fermi-Hubbard {_lattice}, "
     PARAMETERS |= {
@@ -53,6 +56,8 @@ for _lattice, _sites, _fermions in (("6×6", 36, 15), ("8×8", 64, 28), ("4×16"
             2 * _sites * 64 + 64 + 65 * 8 * (2 * _fermions + 8) + 2 * _sites * (2 * _fermions + 8)
         ),
         f"{_name}pairs, Jastrow, Gutzwiller": _sites**2 + _sites * (_sites - 1) // 2 + _sites,
+        f"{_name}pairs of 2×2 sites": 4 * _sites + _JASTROW_ORBITS[_lattice] + 4,
+        f"{_name}singlet pairs of 2×2 sites": 4 * _sites + _JASTROW_ORBITS[_lattice] + 4,
     }
 PARAMETERS |= {
     "H6 in STO-3G, backflow MLP": 12 * 64 + 64 + (1 + 64 + 1) * 12 * 3,
@@ -79,8 +84,9 @@ def test_parameters_of_the_cases(name):
     assert sum(leaf.size for leaf in jax.tree.leaves(variables)) == PARAMETERS[name]
 
 
-def test_pairs_are_the_same_in_netkets_way():
-    case = states.STEPS["Fermi-Hubbard 6×6, pairs, Jastrow, Gutzwiller"]
+@pytest.mark.parametrize("name", ["pairs, Jastrow, Gutzwiller", "pairs of 2×2 sites"])
+def test_pairs_are_the_same_in_netkets_way(name):
+    case = states.STEPS[f"Fermi-Hubbard 6×6, {name}"]
     hilbert = case.hamiltonian().hilbert
     x = np.asarray(hilbert.random_state(jax.random.key(1), 5))
     variables = case.model().init(jax.random.key(0), x)

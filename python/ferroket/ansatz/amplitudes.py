@@ -14,6 +14,8 @@ import netket as nk
 import numpy as np
 
 from ferroket.ffi import Attribute, log_determinants
+from ferroket.linalg import logpfaffian
+from ferroket.models.fermions import occupied_rows
 
 if TYPE_CHECKING:
     from ferroket.operator.compiled import LocalStates
@@ -175,6 +177,42 @@ class SlaterAmplitudes(Amplitudes):
 
     def log_modulus(self) -> Amplitudes:
         """Itself: the modulus of a determinant depends on the phases of the orbitals."""
+        return self
+
+
+@dataclass(frozen=True)
+class PfaffianAmplitudes(Amplitudes):
+    """ψ = Σ_d w_d Pf F_d[R, R], with the modes R that are occupied, in order.
+
+    Args:
+        pairs: F, ``(D, N, N)`` of N modes, skew-symmetric.
+        weights: w, ``(D,)``.
+        fermions: How many modes are occupied, an even number.
+    """
+
+    pairs: jax.Array
+    weights: jax.Array
+    fermions: int
+
+    kernel = "pfaffian"
+
+    def arrays(self) -> list[jax.Array]:
+        """See :class:`Amplitudes`."""
+        return _planes(self.pairs, self.weights)
+
+    def attributes(self) -> dict[str, Attribute]:
+        """See :class:`Amplitudes`."""
+        return {"fermions": self.fermions}
+
+    def log_psi(self, n: jax.Array) -> jax.Array:
+        """See :class:`Amplitudes`."""
+        rows = occupied_rows(self.pairs, n[:, None] > 0, self.fermions)
+        log_psi = logpfaffian(occupied_rows(rows.swapaxes(-1, -2), n[:, None] > 0, self.fermions))
+        result: jax.Array = nk.jax.logsumexp_cplx(log_psi, b=self.weights, axis=-1)
+        return result
+
+    def log_modulus(self) -> Amplitudes:
+        """Itself: the modulus of a Pfaffian depends on the phases of the pairs."""
         return self
 
 

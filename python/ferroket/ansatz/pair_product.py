@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ferroket.ansatz.amplitudes import Amplitudes, JastrowAmplitudes, SlaterAmplitudes
-from ferroket.ansatz.registry import Almost, Ansatz, other_type, register
+from ferroket.ansatz.amplitudes import Amplitudes, JastrowAmplitudes, PfaffianAmplitudes, SlaterAmplitudes
+from ferroket.ansatz.registry import Ansatz, other_type, register
 from ferroket.ansatz.slater import other_space
 from ferroket.models import DensityJastrow, Gutzwiller, PairProduct
 from ferroket.models.pair_product import pair_matrices, pairs_equal_spins, weights_of
@@ -15,20 +15,18 @@ from ferroket.models.ties import parameters_of_densities, parameters_of_sites
 
 
 class _PairProduct(Ansatz):
-    """Pairs of unequal spins: a Slater determinant of the fermions of one spin, and of the holes of the other one.
+    """Pairs: Pfaffians, or where they are of unequal spins, Slater determinants.
 
-    The matrix of orbitals is f for the modes of the first spin, and diagonal for those of the second one. The rows of
-    L − n holes leave det f of the columns that are occupied, up to a sign that those of the diagonal make up for.
+    These are of the fermions of one spin, and of the holes of the other one. The matrix of orbitals is f for the modes
+    of the first spin, and diagonal for those of the second one. The rows of L − n holes leave det f of the columns that
+    are occupied, up to a sign that those of the diagonal make up for.
     """
 
     name = "PairProduct"
 
     def why_not(self, model: Any) -> str | None:
         """See :class:`~ferroket.ansatz.Ansatz`."""
-        if reason := other_type(model, PairProduct):
-            return reason
-        equal = pairs_equal_spins(model)
-        return Almost("pairs of equal spins are Pfaffians, of which ratios aren't known") if equal else None
+        return other_type(model, PairProduct)
 
     def why_not_on(self, model: Any, hilbert: Any) -> str | None:
         """See :class:`~ferroket.ansatz.Ansatz`."""
@@ -37,6 +35,9 @@ class _PairProduct(Ansatz):
     def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
         """See :class:`~ferroket.ansatz.Ansatz`."""
         f, weights = pair_matrices(model, variables["params"]["pairs"]), weights_of(model)
+        if pairs_equal_spins(model):
+            dtype = jnp.promote_types(f.dtype, jnp.result_type(weights.dtype, jnp.float32))
+            return PfaffianAmplitudes(f.astype(dtype), jnp.asarray(weights, dtype), model.hilbert.n_fermions)
         signs = jnp.diag((-1.0) ** np.arange(f.shape[-1]))
         orbitals = jnp.concatenate([f, jnp.broadcast_to(signs, f.shape)], axis=1)
         if (weights != 1).any():

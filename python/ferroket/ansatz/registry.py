@@ -68,7 +68,7 @@ class Ansatz(ABC):
 
         Returns:
             :class:`RBMAmplitudes`, :class:`ModulusAndPhase`, :class:`JastrowAmplitudes`,
-            :class:`SlaterAmplitudes` or :class:`ProductAmplitudes`.
+            :class:`SlaterAmplitudes`, :class:`PfaffianAmplitudes` or :class:`ProductAmplitudes`.
         """
 
 

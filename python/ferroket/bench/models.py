@@ -10,7 +10,15 @@ import netket as nk
 import numpy as np
 from netket.utils.group import Permutation, PermutationGroup
 
-from ferroket.models import DensityJastrow, Gutzwiller, PairProduct, Product, SlaterJastrow
+from ferroket.models import (
+    DensityJastrow,
+    Gutzwiller,
+    PairProduct,
+    Product,
+    SlaterJastrow,
+    spin_rotations,
+    sublattice_translations,
+)
 from ferroket.models.pair_product import pair_elements
 
 _SMALL = nn.initializers.normal(0.02)
@@ -199,10 +207,22 @@ class PairsByXLA(nn.Module):
 _ORBITALS = nn.initializers.normal(0.3)
 
 
-def pairs(hilbert: Any, *, by_xla: bool = False) -> Any:
-    """MVMC's wave function: pairs of unequal spins with a Jastrow and a Gutzwiller factor."""
-    state = PairProduct(hilbert)
-    return Product((PairsByXLA(state) if by_xla else state, DensityJastrow(hilbert), Gutzwiller(hilbert)))
+def pairs(
+    hilbert: Any, *, lattice: tuple[int, int] | None = None, angles: int | None = None, by_xla: bool = False
+) -> Any:
+    """MVMC's wave function: pairs of unequal spins with a Jastrow and a Gutzwiller factor.
+
+    Args:
+        hilbert: The space.
+        lattice: Its extent, if parameters are tied by translations of 2×2 sites.
+        angles: How many angles project it onto a singlet.
+        by_xla: With JAX's determinants.
+    """
+    grid = None if lattice is None else nk.graph.Grid(lattice, pbc=True)
+    ties: dict[str, Any] = {} if grid is None else {"translations": sublattice_translations(grid, (2, 2))}
+    state = PairProduct(hilbert, rotations=None if angles is None else spin_rotations(0, angles), **ties)
+    factors = DensityJastrow(hilbert, **ties), Gutzwiller(hilbert, **ties)
+    return Product((PairsByXLA(state) if by_xla else state, *factors))
 
 
 DETERMINANTS = {

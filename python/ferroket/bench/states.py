@@ -106,9 +106,17 @@ def _determinants() -> Iterator[tuple[str, Case, float | None]]:
         for name, model in models.BACKFLOW.items():
             make = partial(_on_space_of, hamiltonian, model)
             yield f"{lattice}, {name}", Case(hamiltonian, partial(_fermions, shape=shape), make, 5), 15
-        make, theirs = (partial(_on_space_of, hamiltonian, partial(models.pairs, by_xla=by)) for by in (False, True))
-        case = Case(hamiltonian, partial(_fermions, shape=shape), make, netkets=theirs)
-        yield f"{lattice}, pairs, Jastrow, Gutzwiller", case, None
+        of_pairs: dict[str, dict[str, Any]] = {
+            "pairs, Jastrow, Gutzwiller": {},
+            "pairs of 2×2 sites": {"lattice": shape},
+            "singlet pairs of 2×2 sites": {"lattice": shape, "angles": 8},
+        }
+        for name, options in of_pairs.items():
+            pairs = partial(models.pairs, **options)
+            # JAX has no Pfaffians.
+            theirs = None if "angles" in options else partial(_on_space_of, hamiltonian, partial(pairs, by_xla=True))
+            make = partial(_on_space_of, hamiltonian, pairs)
+            yield f"{lattice}, {name}", Case(hamiltonian, partial(_fermions, shape=shape), make, netkets=theirs), None
     for name, model in models.BACKFLOW.items():
         make = partial(_on_space_of, hydrogen_chain, model)
         yield f"H6 in STO-3G, {name}", Case(hydrogen_chain, _all_hops, make), None

@@ -5,6 +5,7 @@ use super::moves::Moves;
 use crate::Error;
 use crate::error::{check, index};
 use crate::sites::LocalIndex;
+use pulp::Scalar;
 
 /// Ratios of ψ at configurations to that at samples from which they differ on a few sites: those that an operator
 /// connects.
@@ -43,7 +44,7 @@ impl<'a, F: Fermions> ConnectedRatios<'a, F> {
                 *index = LocalIndex::from(occupation != 0);
             }
             self.fermions.check(&self.indices)?;
-            self.fermions.set(&mut self.memory, &mut self.state, &self.indices);
+            self.fermions.set(Scalar::new(), &mut self.memory, &mut self.state, &self.indices);
             self.sample = found;
         }
         let sites = own.iter().zip(x).enumerate();

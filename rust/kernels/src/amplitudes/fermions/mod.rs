@@ -16,6 +16,7 @@ pub use walker::Walker;
 use crate::Error;
 use crate::sites::LocalIndex;
 use moves::Moves;
+use pulp::Simd;
 
 /// A sum of amplitudes of fermions on modes, one mode a site: at a configuration it has numbers that ratios are made of.
 pub trait Fermions: Sync {
@@ -44,7 +45,7 @@ pub trait Fermions: Sync {
     fn check(&self, indices: &[LocalIndex]) -> Result<(), Error>;
 
     /// Goes to a configuration of local indices. With other numbers of fermions ψ is 0.
-    fn set(&self, memory: &mut Self::Memory, state: &mut Self::State, indices: &[LocalIndex]);
+    fn set<S: Simd>(&self, simd: S, memory: &mut Self::Memory, state: &mut Self::State, indices: &[LocalIndex]);
 
     /// Whether ψ is 0, or no number.
     fn is_zero(&self, state: &Self::State) -> bool;
@@ -60,5 +61,12 @@ pub trait Fermions: Sync {
     fn psi_there(&self, state: &Self::State, moves: &Moves) -> SignedLog<Self::Number>;
 
     /// Moves the fermions. `summands` are what the summands add to the ratio.
-    fn go(&self, memory: &mut Self::Memory, state: &mut Self::State, moves: &Moves, summands: &[Self::Number]);
+    fn go<S: Simd>(
+        &self,
+        simd: S,
+        memory: &mut Self::Memory,
+        state: &mut Self::State,
+        moves: &Moves,
+        summands: &[Self::Number],
+    );
 }

@@ -42,13 +42,13 @@ impl<F: Fermions> Ratios for Amplitudes<'_, F> {
         self.fermions.check(indices)
     }
 
-    fn visit<S: Simd>(&mut self, _: S, indices: &[LocalIndex], samples: usize) {
+    fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], samples: usize) {
         if self.states.len() < samples {
             self.states.resize_with(samples, F::State::default);
         }
         let sites = indices.len() / samples.max(1);
         for (sample, state) in self.states[..samples].iter_mut().enumerate() {
-            self.fermions.set(&mut self.memory, state, &indices[sample * sites..][..sites]);
+            self.fermions.set(simd, &mut self.memory, state, &indices[sample * sites..][..sites]);
         }
     }
 

@@ -5,7 +5,7 @@ use super::{Fermions, Orbital};
 use crate::Error;
 use crate::amplitudes::{self, Odds};
 use crate::sites::LocalIndex;
-use pulp::Simd;
+use pulp::{NullaryFnOnce, Simd};
 
 /// Amplitudes at a configuration that moves.
 pub struct Walker<'a, F: Fermions> {
@@ -31,8 +31,8 @@ impl<F: Fermions> amplitudes::Walker for Walker<'_, F> {
         self.fermions.check(indices)
     }
 
-    fn visit<S: Simd>(&mut self, _: S, indices: &[LocalIndex]) {
-        self.fermions.set(&mut self.memory, &mut self.state, indices);
+    fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]) {
+        self.fermions.set(simd, &mut self.memory, &mut self.state, indices);
     }
 
     #[inline(always)]
@@ -59,8 +59,24 @@ impl<F: Fermions> amplitudes::Walker for Walker<'_, F> {
     }
 
     #[inline(always)]
-    fn accept<S: Simd>(&mut self, _: S, _: &[LocalIndex]) {
-        self.fermions.go(&mut self.memory, &mut self.state, &self.moves, &self.summands);
+    fn accept<S: Simd>(&mut self, simd: S, _: &[LocalIndex]) {
+        simd.vectorize(Accept { simd, walker: self });
+    }
+}
+
+/// What [`Walker::accept`] does, as a function of its own: rules of moves share it.
+struct Accept<'w, 'a, S, F: Fermions> {
+    simd: S,
+    walker: &'w mut Walker<'a, F>,
+}
+
+impl<S: Simd, F: Fermions> NullaryFnOnce for Accept<'_, '_, S, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Walker { fermions, memory, state, moves, summands } = self.walker;
+        fermions.go(self.simd, memory, state, moves, summands);
     }
 }
 

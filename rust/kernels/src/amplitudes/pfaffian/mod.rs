@@ -14,6 +14,7 @@ use crate::amplitudes::fermions::{Fermions, Orbital, SignedLog};
 use crate::error::check;
 use crate::numbers::{Real, complex};
 use crate::sites::LocalIndex;
+use pulp::Simd;
 use state::State;
 
 mod skew;
@@ -124,8 +125,8 @@ impl<E: Orbital> Fermions for Pfaffians<E> {
         if found == expected { Ok(()) } else { Err(Error::PairedFermions { found, expected }) }
     }
 
-    fn set(&self, (): &mut (), state: &mut State<E>, indices: &[LocalIndex]) {
-        state.set(self, indices);
+    fn set<S: Simd>(&self, simd: S, (): &mut (), state: &mut State<E>, indices: &[LocalIndex]) {
+        state.set(simd, self, indices);
     }
 
     #[inline(always)]
@@ -148,8 +149,8 @@ impl<E: Orbital> Fermions for Pfaffians<E> {
     }
 
     #[inline(always)]
-    fn go(&self, (): &mut (), state: &mut State<E>, moves: &Moves, summands: &[E]) {
-        state.go(self, moves, summands);
+    fn go<S: Simd>(&self, simd: S, (): &mut (), state: &mut State<E>, moves: &Moves, summands: &[E]) {
+        state.go(simd, self, moves, summands);
     }
 }
 

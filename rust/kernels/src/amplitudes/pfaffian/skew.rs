@@ -3,16 +3,41 @@
 use super::LANES;
 use crate::amplitudes::fermions::{Orbital, SignedLog};
 use crate::numbers::with_subnormals;
+use pulp::{NullaryFnOnce, Scalar, Simd};
 
 /// Makes a skew-symmetric matrix of n rows, one behind the other, its inverse, and gives its Pfaffian. If that is 0, or no
 /// number, the matrix is left without meaning.
 ///
 /// It is Gauss's and Jordan's elimination: A tableau is pivoted on a row p that is left and on the other one q with the largest
 /// number `a_pq`, as B. N. Parlett and J. K. Reid do it, BIT 10, 386 (1970), until all have been. `used` and `rows` are memory.
-pub(super) fn invert<E: Orbital>(matrix: &mut [E], n: usize, used: &mut Vec<bool>, rows: &mut Vec<E>) -> SignedLog<E> {
-    with_subnormals(|| invert_at_all(matrix, n, used, rows))
+pub(super) fn invert<E: Orbital, S: Simd>(
+    simd: S,
+    matrix: &mut [E],
+    n: usize,
+    used: &mut Vec<bool>,
+    rows: &mut Vec<E>,
+) -> SignedLog<E> {
+    with_subnormals(|| simd.vectorize(Invert { matrix, n, used, rows }))
 }
 
+/// What [`invert`] does, for one level of vector instructions.
+struct Invert<'a, E> {
+    matrix: &'a mut [E],
+    n: usize,
+    used: &'a mut Vec<bool>,
+    rows: &'a mut Vec<E>,
+}
+
+impl<E: Orbital> NullaryFnOnce for Invert<'_, E> {
+    type Output = SignedLog<E>;
+
+    #[inline(always)]
+    fn call(self) -> SignedLog<E> {
+        invert_at_all(self.matrix, self.n, self.used, self.rows)
+    }
+}
+
+#[inline(always)]
 fn invert_at_all<E: Orbital>(matrix: &mut [E], n: usize, used: &mut Vec<bool>, rows: &mut Vec<E>) -> SignedLog<E> {
     let mut pfaffian = SignedLog::ONE;
     if n == 0 {
@@ -50,6 +75,7 @@ fn invert_at_all<E: Orbital>(matrix: &mut [E], n: usize, used: &mut Vec<bool>, r
 }
 
 /// Pivots on rows p and q, with 1/a of the number `a_pq`.
+#[inline(always)]
 fn pivot<E: Orbital>(matrix: &mut [E], stride: usize, p: usize, q: usize, inverse: E, rows: &mut [E]) {
     let (of_p, of_q) = rows.split_at_mut(stride);
     of_p.copy_from_slice(&matrix[p * stride..][..stride]);
@@ -81,7 +107,7 @@ pub(super) fn pfaffian<E: Orbital>(n: usize, number: impl Fn(usize, usize) -> E)
             (matrix[a * n + b], matrix[b * n + a]) = (number(a, b), -number(a, b));
         }
     }
-    invert(&mut matrix, n, &mut Vec::new(), &mut Vec::new())
+    invert(Scalar::new(), &mut matrix, n, &mut Vec::new(), &mut Vec::new())
 }
 
 /// `Σ_k row[at_k] x_k`, of which x may be longer.
@@ -146,7 +172,7 @@ mod tests {
             for (row, of) in inverse.chunks_exact_mut(stride).zip(&matrix) {
                 row[..n].copy_from_slice(of);
             }
-            let found = invert(&mut inverse, n, &mut Vec::new(), &mut Vec::new()).over(SignedLog::ONE);
+            let found = invert(Scalar::new(), &mut inverse, n, &mut Vec::new(), &mut Vec::new()).over(SignedLog::ONE);
             let expected = by_expansion(&matrix);
             assert!((found - expected).norm() < 1e-12 * (1.0 + expected.norm()), "{found} {expected}");
             let of_pair = pfaffian(n, |a, b| matrix[a][b]).over(SignedLog::ONE);

@@ -6,6 +6,7 @@ use crate::amplitudes::fermions::accuracy::{LARGEST, MOVES, Pivots, RESIDUAL};
 use crate::amplitudes::fermions::moves::{Move, Moves};
 use crate::amplitudes::fermions::{Orbital, SignedLog};
 use crate::sites::LocalIndex;
+use pulp::Simd;
 use smallvec::SmallVec;
 
 /// Pfaffians at a configuration, and what it takes to go on.
@@ -55,7 +56,7 @@ impl<E: Orbital> Default for State<E> {
 
 impl<E: Orbital> State<E> {
     /// Goes to a configuration of local indices. With another number of fermions ψ is 0.
-    pub(crate) fn set(&mut self, pfaffians: &Pfaffians<E>, indices: &[LocalIndex]) {
+    pub(crate) fn set<S: Simd>(&mut self, simd: S, pfaffians: &Pfaffians<E>, indices: &[LocalIndex]) {
         self.place.clear();
         self.occupied.clear();
         for (mode, &index) in indices.iter().enumerate() {
@@ -65,14 +66,14 @@ impl<E: Orbital> State<E> {
             }
         }
         if self.occupied.len() == pfaffians.fermions {
-            self.solve(pfaffians);
+            self.solve(simd, pfaffians);
         } else {
             (self.psi, self.is_zero) = (SignedLog::ZERO, true);
         }
     }
 
     /// Computes all numbers from the pairs.
-    fn solve(&mut self, pfaffians: &Pfaffians<E>) {
+    fn solve<S: Simd>(&mut self, simd: S, pfaffians: &Pfaffians<E>) {
         let n = pfaffians.weights.len();
         self.x.resize(n * pfaffians.fermions * pfaffians.stride(), E::default());
         self.is_regular.clear();
@@ -80,7 +81,7 @@ impl<E: Orbital> State<E> {
         self.pivots.resize(n, Pivots::default());
         let mut psi = SmallVec::<[_; 4]>::new();
         for summand in 0..n {
-            let (found, is_regular) = self.solve_summand(pfaffians, summand);
+            let (found, is_regular) = self.solve_summand(simd, pfaffians, summand);
             psi.push(found.times(SignedLog::of(pfaffians.weights[summand])));
             self.is_regular.push(is_regular);
         }
@@ -91,7 +92,7 @@ impl<E: Orbital> State<E> {
     }
 
     /// Computes X of one summand, its Pfaffian, and whether X may be used.
-    fn solve_summand(&mut self, pfaffians: &Pfaffians<E>, summand: usize) -> (SignedLog<E>, bool) {
+    fn solve_summand<S: Simd>(&mut self, simd: S, pfaffians: &Pfaffians<E>, summand: usize) -> (SignedLog<E>, bool) {
         let (n, stride) = (pfaffians.fermions, pfaffians.stride());
         let Self { occupied, x, rows, used, .. } = self;
         let x = &mut x[summand * n * stride..][..n * stride];
@@ -100,7 +101,7 @@ impl<E: Orbital> State<E> {
             row.fill(E::default());
             row.iter_mut().zip(&*occupied).for_each(|(number, &other)| *number = pairs[other as usize]);
         }
-        let found = invert(x, n, used, rows);
+        let found = invert(simd, x, n, used, rows);
         // With one Pfaffian the errors of X are those of ψ.
         let most = LARGEST / pfaffians.largest[summand];
         let are_small = pfaffians.weights.len() == 1 || x.iter().all(|number| number.modulus() <= most);
@@ -176,6 +177,7 @@ impl<E: Orbital> State<E> {
     }
 
     /// That of two empty modes.
+    #[inline(always)]
     fn between_empty(&self, pfaffians: &Pfaffians<E>, summand: usize, e: u32, f: u32) -> E {
         let mut of_e = SmallVec::<[E; 64]>::from_elem(E::default(), pfaffians.stride());
         self.row_of_empty(pfaffians, summand, e, &mut of_e);
@@ -247,7 +249,8 @@ impl<E: Orbital> State<E> {
     }
 
     /// Moves the fermions. `summands` are what the Pfaffians add to the ratio.
-    pub(crate) fn go(&mut self, pfaffians: &Pfaffians<E>, moves: &Moves, summands: &[E]) {
+    #[inline(always)]
+    pub(crate) fn go<S: Simd>(&mut self, simd: S, pfaffians: &Pfaffians<E>, moves: &Moves, summands: &[E]) {
         let mut is_exact = !self.is_zero() && self.is_regular.iter().all(|&is_regular| is_regular);
         self.moves += 1;
         is_exact &= !self.moves.is_multiple_of(MOVES);
@@ -262,10 +265,10 @@ impl<E: Orbital> State<E> {
             self.shares.iter_mut().zip(summands).for_each(|(share, &summand)| *share = summand / ratio);
         }
         for summand in 0..n {
-            is_exact &= self.amend(pfaffians, summand, is_exact);
+            is_exact &= self.amend(simd, pfaffians, summand, is_exact);
         }
         if !is_exact {
-            self.solve(pfaffians);
+            self.solve(simd, pfaffians);
         }
     }
 
@@ -336,12 +339,12 @@ impl<E: Orbital> State<E> {
     /// Computes X of one summand anew if it may be inexact, and its share: what was small may have become large, with all
     /// errors that it had. Says whether it is exact now.
     #[inline(always)]
-    fn amend(&mut self, pfaffians: &Pfaffians<E>, summand: usize, exact: bool) -> bool {
+    fn amend<S: Simd>(&mut self, simd: S, pfaffians: &Pfaffians<E>, summand: usize, exact: bool) -> bool {
         if !exact || (self.pivots[summand].are_moderate && self.residual(pfaffians, summand) < RESIDUAL) {
             return exact;
         }
         self.pivots[summand] = Pivots::default();
-        let (found, is_exact) = self.solve_summand(pfaffians, summand);
+        let (found, is_exact) = self.solve_summand(simd, pfaffians, summand);
         if self.shares.len() > 1 {
             let found = found.times(SignedLog::of(pfaffians.weights[summand]));
             self.shares[summand] = found.over(self.psi);

@@ -13,6 +13,7 @@ use crate::amplitudes::fermions::{Fermions, Orbital, SignedLog};
 use crate::error::check;
 use crate::numbers::{Real, complex};
 use crate::sites::LocalIndex;
+use pulp::Simd;
 use solver::Solver;
 use state::State;
 use std::ops::Range;
@@ -197,7 +198,7 @@ impl<E: Orbital> Fermions for Slater<E> {
         Ok(())
     }
 
-    fn set(&self, solver: &mut Solver<E>, state: &mut State<E>, indices: &[LocalIndex]) {
+    fn set<S: Simd>(&self, _: S, solver: &mut Solver<E>, state: &mut State<E>, indices: &[LocalIndex]) {
         state.set(self, solver, indices);
     }
 
@@ -221,7 +222,7 @@ impl<E: Orbital> Fermions for Slater<E> {
     }
 
     #[inline(always)]
-    fn go(&self, solver: &mut Solver<E>, state: &mut State<E>, moves: &Moves, summands: &[E]) {
+    fn go<S: Simd>(&self, _: S, solver: &mut Solver<E>, state: &mut State<E>, moves: &Moves, summands: &[E]) {
         state.go(self, solver, moves, summands);
     }
 }

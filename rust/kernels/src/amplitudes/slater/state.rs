@@ -240,6 +240,7 @@ impl<E: Orbital> State<E> {
     }
 
     /// Moves the fermions. `summands` are what the determinants add to the ratio.
+    #[inline(always)]
     pub(crate) fn go(&mut self, slater: &Slater<E>, solver: &mut Solver<E>, moves: &Moves, summands: &[E]) {
         let mut is_exact = !self.is_zero() && self.is_regular.iter().all(|&is_regular| is_regular);
         self.moves += 1;
