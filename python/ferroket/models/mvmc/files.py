@@ -1,7 +1,6 @@
 """The definition files of mVMC: lines of numbers below a header, and the list of these files."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -187,12 +186,11 @@ def read_namelist(path: Path) -> dict[str, Path]:
     return found
 
 
-def read_settings(path: Path) -> dict[str, Line]:
-    """The lines of ``modpara.def`` by their first word in lower case."""
-    return {line.words[0].lower(): line for line in _settings(path)}
+def read_keywords(path: Path) -> dict[str, Line]:
+    """The lines of ``modpara.def`` by their first word in lower case.
 
-
-def _settings(path: Path) -> Iterator[Line]:
-    for line in read_lines(path):
-        if len(line.words) > 1 and line.words[0][0] not in "-=#":
-            yield line
+    Raises:
+        FileNotFoundError: There is no such file.
+    """
+    lines = [line for line in read_lines(path) if len(line.words) > 1 and line.words[0][0] not in "-=#"]
+    return {line.words[0].lower(): line for line in lines}

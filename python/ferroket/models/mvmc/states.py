@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ferroket.models.mvmc.files import PARAMETERS, read_namelist, read_settings
+from ferroket.models.mvmc.files import PARAMETERS, read_namelist
 from ferroket.models.mvmc.hamiltonian import read_hamiltonian
 from ferroket.models.mvmc.parameters import Block, Layout, read_all, read_block, write_all, write_block
-from ferroket.models.mvmc.wave_function import read_settings as settings_of
-from ferroket.models.mvmc.wave_function import read_wave_function
+from ferroket.models.mvmc.wave_function import read_settings, read_wave_function
 from ferroket.models.product import Product
 
 
@@ -71,8 +70,7 @@ def load(namelist: str | PathLike[str], parameters: str | PathLike[str] | None =
     files = read_namelist(path)
     if "modpara" not in files:
         raise ValueError(f"{path}: there is no entry ModPara")
-    settings = settings_of(read_settings(files["modpara"]), files["modpara"])
-    hilbert, model, layout, optimised = read_wave_function(files, settings)
+    hilbert, model, layout, optimised = read_wave_function(files, read_settings(files["modpara"]))
     values = _values(files, None if parameters is None else Path(parameters), layout)
     return Loaded(
         hilbert,

@@ -1,6 +1,5 @@
 """The wave function of mVMC's definition files: a pair product and factors of correlations."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import netket as nk
 import numpy as np
 
 from ferroket.models.correlations import DensityJastrow, DoublonHolon, Gutzwiller
-from ferroket.models.mvmc.files import Definition, Line, read_definition
+from ferroket.models.mvmc.files import Definition, Line, read_definition, read_keywords
 from ferroket.models.mvmc.parameters import Block, Layout
 from ferroket.models.pair_product import PairProduct
 from ferroket.models.product import Product
@@ -43,12 +42,15 @@ class Settings:
     antiperiodic: bool
 
 
-def read_settings(lines: Mapping[str, Line], path: Path) -> Settings:
-    """The settings of the lines by their first word.
+def read_settings(path: Path) -> Settings:
+    """The settings in ``modpara.def``.
 
     Raises:
+        FileNotFoundError: There is no such file.
         ValueError: One that has to be there isn't, or a number is out of its range.
     """
+
+    lines = read_keywords(path)
 
     def integer(name: str, default: int | None = None) -> int:
         if name.lower() not in lines:
