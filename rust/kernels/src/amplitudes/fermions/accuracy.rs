@@ -5,7 +5,7 @@
 pub(crate) const LARGEST: f64 = 1e5;
 
 /// If a pivot is larger or smaller, all numbers are computed anew, and also if the product of some of them is.
-const MODERATE: std::ops::Range<f64> = 1.0 / 64.0..64.0;
+const MODERATE: std::ops::Range<f64> = 1.0 / 1024.0..1024.0;
 
 /// After so many moves all numbers are computed anew.
 pub(crate) const MOVES: usize = 256;
