@@ -49,7 +49,6 @@ def read_settings(path: Path) -> Settings:
         FileNotFoundError: There is no such file.
         ValueError: One that has to be there isn't, or a number is out of its range.
     """
-
     lines = read_keywords(path)
 
     def integer(name: str, default: int | None = None) -> int:
