@@ -149,9 +149,11 @@ fn read(n: &[u8], indices: &mut [LocalIndex]) {
 }
 
 /// Orbitals in double precision, and what they are in single precision.
-trait Numbers: Orbital + Element {
+pub(crate) trait Numbers: Orbital + Element {
+    /// In single precision.
     type Single: Element;
 
+    /// The nearest one there.
     fn single(self) -> Self::Single;
 }
 

@@ -24,6 +24,7 @@ mod marker;
 mod network;
 mod operators;
 mod padded;
+mod pair_products;
 mod products;
 mod proposals;
 mod rules;
@@ -32,7 +33,7 @@ mod shared_systems;
 mod testing;
 
 /// The handlers by the names under which they are registered.
-pub const HANDLERS: [(&str, Handler); 33] = [
+pub const HANDLERS: [(&str, Handler); 34] = [
     ("ferroket_chains_jastrow", chains::jastrow),
     ("ferroket_chains_pfaffian", chains::pfaffian),
     ("ferroket_chains_rbm", chains::rbm),
@@ -46,6 +47,7 @@ pub const HANDLERS: [(&str, Handler); 33] = [
     ("ferroket_network", network::values),
     ("ferroket_ising", ising::connected_elements),
     ("ferroket_gram", linear_algebra::gram),
+    ("ferroket_pair_products", pair_products::logarithms),
     ("ferroket_shared_factor", shared_systems::factor_panel),
     ("ferroket_shared_rows", shared_systems::rows),
     ("ferroket_shared_solution", shared_systems::solution),
@@ -91,7 +93,7 @@ mod tests {
             let failure = { frame }.execute(handler).expect_err("there are no arguments");
             let first = match name {
                 "ferroket_chains_network" => "answers",
-                "ferroket_determinants" => "n",
+                "ferroket_determinants" | "ferroket_pair_products" => "n",
                 "ferroket_gram" => "device",
                 "ferroket_solve_gram" => "right",
                 "ferroket_network" => "inputs",

@@ -17,8 +17,11 @@ use crate::sites::LocalIndex;
 use pulp::Simd;
 use state::State;
 
+mod derivatives;
 mod skew;
 mod state;
+
+pub use derivatives::{PairSums, PairTables};
 
 /// The pairs that Pfaffians are made of.
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,7 @@ use crate::numbers::with_subnormals;
 use pulp::{NullaryFnOnce, Scalar, Simd};
 
 /// Makes a skew-symmetric matrix of n rows, one behind the other, its inverse, and gives its Pfaffian. If that is 0, or no
-/// number, the matrix is left without meaning.
+/// number, the matrix is left without meaning; but `instead` may give a number that takes the place of a pivot that is 0.
 ///
 /// It is Gauss's and Jordan's elimination: A tableau is pivoted on a row p that is left and on the other one q with the largest
 /// number `a_pq`, as B. N. Parlett and J. K. Reid do it, BIT 10, 386 (1970), until all have been. `used` and `rows` are memory.
@@ -16,29 +16,37 @@ pub(super) fn invert<E: Orbital, S: Simd>(
     n: usize,
     used: &mut Vec<bool>,
     rows: &mut Vec<E>,
+    instead: impl FnMut() -> Option<E>,
 ) -> SignedLog<E> {
-    with_subnormals(|| simd.vectorize(Invert { matrix, n, used, rows }))
+    with_subnormals(|| simd.vectorize(Invert { matrix, n, used, rows, instead }))
 }
 
 /// What [`invert`] does, for one level of vector instructions.
-struct Invert<'a, E> {
+struct Invert<'a, E, Z> {
     matrix: &'a mut [E],
     n: usize,
     used: &'a mut Vec<bool>,
     rows: &'a mut Vec<E>,
+    instead: Z,
 }
 
-impl<E: Orbital> NullaryFnOnce for Invert<'_, E> {
+impl<E: Orbital, Z: FnMut() -> Option<E>> NullaryFnOnce for Invert<'_, E, Z> {
     type Output = SignedLog<E>;
 
     #[inline(always)]
     fn call(self) -> SignedLog<E> {
-        invert_at_all(self.matrix, self.n, self.used, self.rows)
+        invert_at_all(self.matrix, self.n, self.used, self.rows, self.instead)
     }
 }
 
 #[inline(always)]
-fn invert_at_all<E: Orbital>(matrix: &mut [E], n: usize, used: &mut Vec<bool>, rows: &mut Vec<E>) -> SignedLog<E> {
+fn invert_at_all<E: Orbital>(
+    matrix: &mut [E],
+    n: usize,
+    used: &mut Vec<bool>,
+    rows: &mut Vec<E>,
+    mut instead: impl FnMut() -> Option<E>,
+) -> SignedLog<E> {
     let mut pfaffian = SignedLog::ONE;
     if n == 0 {
         return pfaffian;
@@ -55,7 +63,7 @@ fn invert_at_all<E: Orbital>(matrix: &mut [E], n: usize, used: &mut Vec<bool>, r
         let (mut q, mut largest, mut between, mut is_odd) = (n, 0.0, 0, false);
         for other in (p + 1..n).filter(|&other| !used[other]) {
             let modulus = matrix[p * stride + other].modulus();
-            if modulus > largest {
+            if q == n || modulus > largest {
                 (q, largest, is_odd) = (other, modulus, between % 2 == 1);
             }
             if modulus.is_nan() {
@@ -63,11 +71,13 @@ fn invert_at_all<E: Orbital>(matrix: &mut [E], n: usize, used: &mut Vec<bool>, r
             }
             between += 1;
         }
-        if q == n {
-            return SignedLog::ZERO;
-        }
+        let a = if largest > 0.0 {
+            matrix[p * stride + q]
+        } else {
+            let Some(instead) = instead() else { return SignedLog::ZERO };
+            instead
+        };
         (used[p], used[q]) = (true, true);
-        let a = matrix[p * stride + q];
         pfaffian = pfaffian.times(SignedLog::of(if is_odd { -a } else { a }));
         pivot(matrix, stride, p, q, E::ONE / a, rows);
     }
@@ -107,7 +117,7 @@ pub(super) fn pfaffian<E: Orbital>(n: usize, number: impl Fn(usize, usize) -> E)
             (matrix[a * n + b], matrix[b * n + a]) = (number(a, b), -number(a, b));
         }
     }
-    invert(Scalar::new(), &mut matrix, n, &mut Vec::new(), &mut Vec::new())
+    invert(Scalar::new(), &mut matrix, n, &mut Vec::new(), &mut Vec::new(), || None)
 }
 
 /// `Σ_k row[at_k] x_k`, of which x may be longer.
@@ -172,7 +182,8 @@ mod tests {
             for (row, of) in inverse.chunks_exact_mut(stride).zip(&matrix) {
                 row[..n].copy_from_slice(of);
             }
-            let found = invert(Scalar::new(), &mut inverse, n, &mut Vec::new(), &mut Vec::new()).over(SignedLog::ONE);
+            let found =
+                invert(Scalar::new(), &mut inverse, n, &mut Vec::new(), &mut Vec::new(), || None).over(SignedLog::ONE);
             let expected = by_expansion(&matrix);
             assert!((found - expected).norm() < 1e-12 * (1.0 + expected.norm()), "{found} {expected}");
             let of_pair = pfaffian(n, |a, b| matrix[a][b]).over(SignedLog::ONE);

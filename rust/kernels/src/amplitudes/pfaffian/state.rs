@@ -101,7 +101,7 @@ impl<E: Orbital> State<E> {
             row.fill(E::default());
             row.iter_mut().zip(&*occupied).for_each(|(number, &other)| *number = pairs[other as usize]);
         }
-        let found = invert(simd, x, n, used, rows);
+        let found = invert(simd, x, n, used, rows, || None);
         // With one Pfaffian the errors of X are those of ψ.
         let most = LARGEST / pfaffians.largest[summand];
         let are_small = pfaffians.weights.len() == 1 || x.iter().all(|number| number.modulus() <= most);
