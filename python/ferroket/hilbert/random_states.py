@@ -63,7 +63,7 @@ def _drawn(hilbert: Any, limits: Any, own: Any, logs: Any, key: Any, n: int) -> 
 
 
 def _within_limits(hilbert: Any, limits: np.ndarray, logs: jax.Array, key: jax.Array, n: int) -> jax.Array:
-    """Configurations ``(n, N)``: site after site is given one of its occupations, by how many ways there are to go on."""
+    """Configurations ``(n, N)``: site after site is given an occupation, by how many ways there are to go on."""
     occupations, steps = occupations_of_a_site(hilbert.n_spin_subsectors), counted(hilbert)
     fermions = occupations.sum(axis=1)
     allowed = (limits[:, :1] <= fermions) & (fermions <= limits[:, 1:])

@@ -155,8 +155,8 @@ def log_numbers(hilbert: SpinOrbitalFermions, limits: tuple[tuple[int, int], ...
         limits: The fewest and the most fermions of each site.
 
     Returns:
-        ``(n + 1, *totals + 1)``: entry ``[i, a, b]`` counts the configurations of the sites from i on with a fermions of
-        the first spin and b of the second, where these numbers are fixed.
+        ``(n + 1, *totals + 1)``: entry ``[i, a, b]`` counts the configurations of the sites from i on with a fermions
+        of the first spin and b of the second, where these numbers are fixed.
     """
     steps = counted(hilbert)
     fermions = occupations_of_a_site(hilbert.n_spin_subsectors).sum(axis=1)
@@ -165,7 +165,8 @@ def log_numbers(hilbert: SpinOrbitalFermions, limits: tuple[tuple[int, int], ...
     for site in reversed(range(len(limits))):
         least, most = limits[site]
         for step in steps[(least <= fermions) & (fermions <= most)]:
-            to = tuple(slice(n, None) for n in step)
-            before = tuple(slice(None, size - n) for n, size in zip(step, result.shape[1:], strict=True))
-            result[(site, *to)] = np.logaddexp(result[(site, *to)], result[(site + 1, *before)])
+            to: Any = (site, *(slice(n, None) for n in step))
+            sizes = zip(step, result.shape[1:], strict=True)
+            before: Any = (site + 1, *(slice(None, size - n) for n, size in sizes))
+            result[to] = np.logaddexp(result[to], result[before])
     return result

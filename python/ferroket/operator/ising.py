@@ -14,7 +14,7 @@ from ferroket.operator.algebra.local_matrices import sparse_matrix
 from ferroket.operator.algebra.registry import register
 from ferroket.operator.algebra.sectors import functions_of, leaving, sectors, site_limits
 from ferroket.operator.algebra.validation import check_coefficient, is_traced, lattice_edges, own, two_local_states
-from ferroket.operator.compiled import Form, Terms, local_states, site_bits
+from ferroket.operator.compiled import Form, Restricted, Terms, local_states, site_bits
 from ferroket.operator.compiled.ising import ising_elements
 from ferroket.operator.local_operator import LocalOperator
 

@@ -54,7 +54,8 @@ def most_elements(terms: TermList, hilbert: Any) -> int:
 def _most_by_configurations(terms: TermList, flips: Runs, limits: Sequence[SiteLimit]) -> int:
     """The sum, over sets of a few sites, of the most flips that a configuration of these sites activates.
 
-    Configurations are within the ``limits``. A flip belongs to the sites that its terms look at. Those that look at many sites, or at none, count one each.
+    Configurations are within the ``limits`` of sites. A flip belongs to the sites that its terms look at. Those that
+    look at many sites, or at none, count one each.
     """
     rows_of_flip = flips.rows_of_runs()
     members = masks_of_limits(limits, terms.n_sites) if limits else np.zeros((0, terms.flip.shape[1]), np.uint32)
@@ -78,7 +79,7 @@ def _most_active(
     bits = site_bits(terms.n_sites)[sites_of(support, terms.n_sites)]
     occupied = (np.arange(1 << len(bits))[:, None] >> np.arange(len(bits))) & 1
     configurations = np.bitwise_or.reduce(np.where(occupied[..., None] == 1, bits, np.uint32(0)), axis=1)
-    for which in np.flatnonzero((members & support).any(axis=1)):
+    for which in np.flatnonzero((members & support).any(axis=1)).tolist():
         limit, member = limits[which], members[which]
         n_elsewhere = len(limit.modes) - int(popcount((member & support)[None])[0])
         ones = popcount(configurations & member)

@@ -105,6 +105,17 @@ def site_limits(hilbert: Any) -> tuple[SiteLimit, ...]:
     return _constraints(hilbert).limits
 
 
+def limits_of_sites(hilbert: Any) -> tuple[tuple[int, int], ...]:
+    """The fewest and the most fermions of each site of a space of fermions.
+
+    Raises:
+        TypeError: If the space is another one.
+    """
+    if not isinstance(hilbert, SpinOrbitalFermions):
+        raise TypeError(f"fermions aren't on {hilbert!r}: take nk.hilbert.SpinOrbitalFermions")
+    return limits_of(hilbert) or ((0, hilbert.n_spin_subsectors),) * hilbert.n_orbitals
+
+
 def masks_of_limits(limits: Sequence[SiteLimit], n_sites: int) -> np.ndarray:
     """The masks of the modes of each site with limits, uint32 ``(n_limits, W)``."""
     bits = site_bits(n_sites)
