@@ -11,9 +11,11 @@ PAGES = Path(__file__).parents[1] / "docs" / "api"
 NAMESPACES = (
     "",
     ".operator",
+    ".hilbert",
     ".ansatz",
     ".local_energy",
     ".sampler",
+    ".sampler.rules",
     ".driver",
     ".optimizer",
     ".optimizer.qgt",
