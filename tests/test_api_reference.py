@@ -11,10 +11,12 @@ PAGES = Path(__file__).parents[1] / "docs" / "api"
 NAMESPACES = (
     "",
     ".operator",
+    ".hilbert",
     ".ansatz",
     ".models.mvmc",
     ".local_energy",
     ".sampler",
+    ".sampler.rules",
     ".driver",
     ".optimizer",
     ".optimizer.qgt",

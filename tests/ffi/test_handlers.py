@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ferroket.ffi import Chains, ExchangeArguments, IsingArguments, Layer, MatrixArguments, TermArguments
+from ferroket.ffi import Chains, ExchangeArguments, IsingArguments, Layer, MatrixArguments, SwapArguments, TermArguments
 from ferroket.ffi.arguments import ChainArguments
 
 NS, SITES = 3, 4
@@ -191,6 +191,14 @@ CLUSTERS: dict[str, Any] = {
     "first": np.array([0, 1, 2], np.int32),
     "of_site": np.array([[0, 1], [0, 0]], np.int32),
 }
+SWAPS: dict[str, Any] = {
+    "pairs": np.array([[0, 1]], np.int32),
+    "first_pair": np.array([0, 1], np.int32),
+    "first": np.array([0, 1, 2], np.int32),
+    "of_site": np.array([0, 0], np.int32),
+    "group": np.array([-1, -1], np.int32),
+    "limits": np.zeros((0, 2), np.int32),
+}
 UPDATED: dict[str, Any] = {
     "indices": np.zeros((2, 2), UINT16),
     "progress": np.zeros((2, 5), UINT32),
@@ -230,6 +238,13 @@ OF_MATRICES = {name: table for name, table in MATRICES.items() if name not in ("
             (*ChainArguments._fields, *ExchangeArguments._fields),
             {"rule": "exchange"},
             id="exchange",
+        ),
+        pytest.param(
+            "ferroket_chains_jastrow",
+            START | {f"{name} of rule": table for name, table in SWAPS.items()},
+            (*ChainArguments._fields, *SwapArguments._fields),
+            {"rule": "swap", "first_kind": np.int64(1), "probability": np.float64(0)},
+            id="swap",
         ),
         pytest.param(
             "ferroket_chains_jastrow",

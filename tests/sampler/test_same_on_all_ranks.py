@@ -57,6 +57,15 @@ for model in (fk.models.SlaterJastrow(fermions), fk.models.Product((slater, mode
     samples = np.asarray(nk.jax.sharding.gather(state.samples))
     accepted = int(state.sampler_state.n_accepted)
     found[f"hops, {type(model).__name__}"] = [hashlib.sha256(samples.tobytes()).hexdigest(), accepted]
+# Exchanges of sites beside hops, within limits.
+no_pairs = fk.hilbert.SiteOccupations(4, maximum=[1, 1, 1, 2])
+limited = nk.hilbert.SpinOrbitalFermions(4, s=1 / 2, n_fermions_per_spin=(2, 2), constraint=no_pairs)
+exchanges = fk.sampler.MetropolisSiteExchange(limited, graph=nk.graph.Chain(4), n_chains=16)
+for model in (fk.models.SlaterJastrow(limited), models["network"]):
+    state = nk.vqs.MCState(exchanges, model, n_samples=160, seed=1, sampler_seed=2)
+    samples = np.asarray(nk.jax.sharding.gather(state.samples))
+    accepted = int(state.sampler_state.n_accepted)
+    found[f"exchanges, {type(model).__name__}"] = [hashlib.sha256(samples.tobytes()).hexdigest(), accepted]
 # Chains that reject most moves search for how many proposals are fastest at once, together on all ranks.
 state = nk.vqs.MCState(samplers["local"], models["network"], n_samples=160, seed=1, sampler_seed=2)
 state.parameters = jax.tree.map(lambda leaf: 1.5 * leaf, state.parameters)

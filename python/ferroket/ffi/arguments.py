@@ -59,6 +59,17 @@ class ExchangeArguments(NamedTuple):
     of_site: Any
 
 
+class SwapArguments(NamedTuple):
+    """The chains' rule ``swap``: the pairs of each swap, the swaps of each site, and the groups that have limits."""
+
+    pairs: Any
+    first_pair: Any
+    first: Any
+    of_site: Any
+    group: Any
+    limits: Any
+
+
 class ChainArguments(NamedTuple):
     """What all chains have in common, before the arguments of their rule and of their amplitudes."""
 

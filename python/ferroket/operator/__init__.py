@@ -13,19 +13,23 @@ from ferroket.operator.fermion_operator import FermionOperator2nd
 from ferroket.operator.graph_operator import GraphOperator
 from ferroket.operator.heisenberg import Heisenberg
 from ferroket.operator.ising import Ising
+from ferroket.operator.kondo_lattice import KondoLattice
 from ferroket.operator.local_operator import LocalOperator
 from ferroket.operator.pauli_strings import PauliStrings
 from ferroket.operator.permutation import PermutationOperator, PermutationOperatorFermion
 from ferroket.operator.spin_flip import SpinFlipOperator
+from ferroket.operator.t_j import TJ
 from ferroket.operator.term_sum import TermSum
 
 __all__ = [
+    "TJ",
     "BoseHubbard",
     "FermiHubbard",
     "FermionOperator2nd",
     "GraphOperator",
     "Heisenberg",
     "Ising",
+    "KondoLattice",
     "LocalOperator",
     "ParticleNumberAndSpinConservingFermioperator2nd",
     "ParticleNumberConservingFermioperator2nd",

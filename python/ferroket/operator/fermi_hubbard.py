@@ -3,10 +3,9 @@
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 
 from ferroket.operator.algebra.registry import register
-from ferroket.operator.algebra.validation import check_dtype, lattice_edges
+from ferroket.operator.algebra.validation import lattice_edges, one_for_each
 from ferroket.operator.conserving_fermion import ParticleNumberAndSpinConservingFermioperator2nd
 from ferroket.operator.fermion_operator import Term
 
@@ -37,8 +36,8 @@ class FermiHubbard(ParticleNumberAndSpinConservingFermioperator2nd):
         if hilbert.n_spin_subsectors != 2:  # noqa: PLR2004
             raise ValueError(f"FermiHubbard is a model of fermions of spin 1/2, and not of those of {hilbert!r}")
         edges = lattice_edges(graph, n_sites)
-        hopping = _each("t", t, len(edges), "edges", dtype)
-        interaction = _each("U", U, n_sites, "sites", dtype)
+        hopping = one_for_each("t", t, len(edges), "edges", dtype)
+        interaction = one_for_each("U", U, n_sites, "sites", dtype)
         if dtype is None:
             dtype = jnp.result_type(float, hopping.dtype, interaction.dtype)
         terms: list[Term] = []
@@ -67,13 +66,3 @@ class FermiHubbard(ParticleNumberAndSpinConservingFermioperator2nd):
     def to_pair_order(self) -> Any:
         """The same operator with its terms in pair order."""
         return self.copy().to_pair_order()
-
-
-def _each(name: str, value: Any, n: int, what: str, dtype: Any) -> np.ndarray:
-    values = np.asarray(value)
-    if values.shape not in ((), (n,)):
-        raise ValueError(
-            f"{name} has shape {values.shape}, but there are {n} {what}: give a single number, or one for each of them"
-        )
-    check_dtype(name, values, dtype)
-    return np.broadcast_to(values, (n,))

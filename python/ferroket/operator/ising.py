@@ -12,9 +12,9 @@ from netket.utils.numbers import StaticZero
 from ferroket.operator.algebra.graph_hamiltonian import GraphHamiltonian
 from ferroket.operator.algebra.local_matrices import sparse_matrix
 from ferroket.operator.algebra.registry import register
-from ferroket.operator.algebra.sectors import leaving, own_constraints, sectors
+from ferroket.operator.algebra.sectors import functions_of, leaving, sectors, site_limits
 from ferroket.operator.algebra.validation import check_coefficient, is_traced, lattice_edges, own, two_local_states
-from ferroket.operator.compiled import Form, Terms, local_states, site_bits
+from ferroket.operator.compiled import Form, Restricted, Terms, local_states, site_bits
 from ferroket.operator.compiled.ising import ising_elements
 from ferroket.operator.local_operator import LocalOperator
 
@@ -92,7 +92,7 @@ class Ising(GraphHamiltonian, nk.operator.IsingJax):
         nothing = np.zeros((n_edges + len(flips), bits.shape[1]), np.uint32)
         ends = numbers.asarray(bits)[numbers.asarray(self._edges)]
         coefficients = numbers.stack([numbers.asarray(self._J), -numbers.asarray(self._field)])
-        return Terms(
+        form = Terms(
             local_states(self.hilbert),
             flip=np.concatenate([np.zeros_like(bits[:1]), flips]),
             first=np.array([0, *range(n_edges, len(nothing) + 1)], np.int32),
@@ -104,6 +104,8 @@ class Ising(GraphHamiltonian, nk.operator.IsingJax):
             unconditional=True,
             max_conn_size=self.max_conn_size,
         )
+        # These terms look at no other fermions of a site.
+        return Restricted(form, functions_of(self.hilbert)) if site_limits(self.hilbert) else form
 
     # Connected elements
 
@@ -128,7 +130,7 @@ class Ising(GraphHamiltonian, nk.operator.IsingJax):
                 site and value. JAX raises it when the result is used. On other platforms than CPUs the matrix
                 elements of that sample are NaN instead.
         """
-        if own_constraints(self.hilbert):
+        if functions_of(self.hilbert):
             return super().get_conn_padded(x)
         xp, mels = _elements(self, x)
         return xp, mels

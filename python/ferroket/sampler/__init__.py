@@ -5,6 +5,7 @@ sampled by chains in Rust on CPUs; :func:`explain` tells whether a state is, and
 """
 
 from ferroket.network import Plan as Explanation
+from ferroket.sampler import rules
 from ferroket.sampler.explanation import explain
 from ferroket.sampler.metropolis import (
     MetropolisExchange,
@@ -12,6 +13,7 @@ from ferroket.sampler.metropolis import (
     MetropolisHamiltonian,
     MetropolisLocal,
     MetropolisSampler,
+    MetropolisSiteExchange,
 )
 from ferroket.sampler.patching import disable, enable, is_enabled
 
@@ -22,8 +24,10 @@ __all__ = [
     "MetropolisHamiltonian",
     "MetropolisLocal",
     "MetropolisSampler",
+    "MetropolisSiteExchange",
     "disable",
     "enable",
     "explain",
     "is_enabled",
+    "rules",
 ]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from netket.sampler.rules import MetropolisRule
 
 from ferroket._compat.netket import HamiltonianRule
-from ferroket.operator.algebra.sectors import own_constraints
+from ferroket.operator.algebra.sectors import functions_of
 from ferroket.operator.cache import accelerated
 from ferroket.operator.compiled import allowed
 
@@ -31,7 +31,7 @@ class ConfinedRule(MetropolisRule):
     ) -> tuple[jax.Array, jax.Array]:
         """The rule's proposals; in the place of those that lead out, where the chain is, never to be accepted."""
         proposed, correction = self.rule.transition(sampler, machine, parameters, state, key, x)
-        inside = allowed(own_constraints(sampler.hilbert), proposed)
+        inside = allowed(functions_of(sampler.hilbert), proposed)
         # The network sees no configuration that isn't in the space.
         proposed = jnp.where(inside[:, None], proposed, x)
         return proposed, jnp.where(inside, 0.0 if correction is None else correction, -jnp.inf)
@@ -72,7 +72,7 @@ def confined(sampler: Any) -> Any:
     It is the same one where the space has no constraint of the user's own: then all that matters is which rule it has.
     """
     try:
-        constraints = own_constraints(sampler.hilbert)
+        constraints = functions_of(sampler.hilbert)
     except TypeError:  # NetKet's sampler, which goes on without us
         constraints = ()
     if not constraints or isinstance(sampler.rule, ConfinedRule | ConnectedRule):

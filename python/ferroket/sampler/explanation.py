@@ -10,6 +10,7 @@ from ferroket.operator.algebra.sectors import sectors
 from ferroket.sampler import patching
 from ferroket.sampler.chains import is_netkets, plan
 from ferroket.sampler.metropolis import MetropolisSampler
+from ferroket.sampler.rules import SiteExchangeRule
 
 
 def explain(vstate: Any) -> Plan:
@@ -30,7 +31,8 @@ def explain(vstate: Any) -> Plan:
     found = plan(sampler, *sampled_model_of(vstate), vstate.chain_length)
     if not is_netkets(sampler) or patching.is_enabled():
         return found
-    leaves = "" if sectors(sampler.hilbert)[1] else ", whose moves may lead out of the Hilbert space"
+    stays = sectors(sampler.hilbert)[1] or isinstance(sampler.rule, SiteExchangeRule)
+    leaves = "" if stays else ", whose moves may lead out of the Hilbert space"
     reason = f"the sampler is NetKet's{leaves}: call fk.enable(), or take the one of fk.sampler"
     reasons = found.reasons if found.is_netkets else []
     return Plan.netkets("sampler", *(reasons if reasons and not leaves else [*reasons, reason]))

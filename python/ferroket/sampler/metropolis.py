@@ -12,6 +12,7 @@ from ferroket.operator import accelerate
 from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.algebra.sectors import own_constraints
 from ferroket.sampler import chains
+from ferroket.sampler.rules import SiteExchangeRule
 from ferroket.sampler.transition_rules import leaves_constraint
 
 
@@ -24,7 +25,7 @@ class MetropolisSampler(nk.sampler.MetropolisSampler):
 
     Args:
         hilbert: The Hilbert space to sample.
-        rule: The rule that proposes moves, one of :mod:`netket.sampler.rules`.
+        rule: The rule that proposes moves, one of :mod:`netket.sampler.rules` or :mod:`ferroket.sampler.rules`.
         kwargs: Those of :class:`netket.sampler.MetropolisSampler`: ``n_chains``, ``n_chains_per_rank``, ``sweep_size``,
             ``reset_chains``, ``chunk_size``, ``machine_pow``, ``dtype``.
 
@@ -122,6 +123,31 @@ def MetropolisFermionHop(
         kwargs: Those of :class:`MetropolisSampler`.
     """
     rule = FermionHopRule(hilbert, clusters=clusters, graph=graph, d_max=d_max, spin_symmetric=spin_symmetric)
+    return MetropolisSampler(hilbert, rule, dtype=dtype, **kwargs)
+
+
+def MetropolisSiteExchange(
+    hilbert: Any,
+    *,
+    clusters: Any = None,
+    graph: Any = None,
+    d_max: int = 1,
+    exchange: float = 0.5,
+    dtype: Any = np.int8,
+    **kwargs: Any,
+) -> MetropolisSampler:
+    """Exchanges two sites with all their fermions, or moves one fermion: spin exchanges beside hops.
+
+    Args:
+        hilbert: The :class:`~netket.hilbert.SpinOrbitalFermions` to sample.
+        clusters: The pairs of sites, ``(E, 2)``.
+        graph: Or the graph whose nodes are the sites: pairs are those whose distance is ``d_max`` at most.
+        d_max: That distance.
+        exchange: The probability that a move exchanges two sites: 1 is enough where no site is doubly occupied.
+        dtype: The dtype of the samples.
+        kwargs: Those of :class:`MetropolisSampler`.
+    """
+    rule = SiteExchangeRule(hilbert, clusters=clusters, graph=graph, d_max=d_max, exchange=exchange)
     return MetropolisSampler(hilbert, rule, dtype=dtype, **kwargs)
 
 

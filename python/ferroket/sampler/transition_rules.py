@@ -1,4 +1,4 @@
-"""NetKet's transition rules, which propose moves, as the kernels take them."""
+"""Transition rules, which propose moves, as the kernels take them."""
 
 import functools
 from dataclasses import dataclass
@@ -7,13 +7,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from netket.hilbert import SpinOrbitalFermions
 from netket.sampler.rules import ExchangeRule, FermionHopRule, LocalRule
 
 from ferroket._compat.netket import HamiltonianRule
-from ferroket.ffi import Attribute, ExchangeArguments
-from ferroket.operator.algebra.sectors import Sector, sectors
+from ferroket.ffi import Attribute, ExchangeArguments, SwapArguments
+from ferroket.operator.algebra.sectors import Sector, SiteLimit, own_constraints, sectors, site_limits
 from ferroket.operator.cache import accelerated
 from ferroket.operator.compiled import Matrices, Terms, local_states
+from ferroket.sampler.rules import SiteExchangeRule
 
 OWN_CONSTRAINT = "the Hilbert space has a constraint of its own, which the kernels don't know"
 
@@ -52,23 +54,78 @@ class KernelRule:
 
 
 def kernel_rule(rule: Any, hilbert: Any) -> KernelRule | str:
-    """A rule of NetKet's as the kernels take it, or why they don't, as the end of a sentence.
+    """A rule as the kernels take it, or why they don't, as the end of a sentence.
 
-    Only rules that keep to the sums that the Hilbert space fixes are taken.
+    Only rules that keep to the sums that the Hilbert space fixes are taken, and to the limits of its sites.
     """
+    if type(rule) is SiteExchangeRule:
+        return _swap(rule.hops, rule.exchanges, rule.exchange, hilbert)
     if type(rule) is LocalRule:
         return _constrained(hilbert) or KernelRule("local")
     if type(rule) in (ExchangeRule, FermionHopRule):
-        if len(local_states(hilbert).sizes) > 1:
-            return "the sites that are exchanged may have different local states"
-        weights = getattr(rule, "probabilities", None)  # NetKet has them since 3.22
-        weights = jnp.zeros(0, float) if weights is None else weights
-        clusters = jnp.asarray(rule.clusters, np.int32).reshape(-1, 2)
-        kept = -(-len(clusters) // _WORD)
-        return _not_conserved(rule.clusters, hilbert) or KernelRule("exchange", (clusters, weights), kept=kept)
+        return _exchange(rule, hilbert)
     if isinstance(rule, HamiltonianRule):
         return _hamiltonian(rule, hilbert)
-    return f"there are kernels for the local, the exchange and the Hamiltonian rule, and this is {type(rule).__name__}"
+    return (
+        "there are kernels for the local, the exchange, the site exchange and the Hamiltonian rule, and this is "
+        f"{type(rule).__name__}"
+    )
+
+
+def _exchange(rule: Any, hilbert: Any) -> KernelRule | str:
+    if len(local_states(hilbert).sizes) > 1:
+        return "the sites that are exchanged may have different local states"
+    weights = getattr(rule, "probabilities", None)  # NetKet has them since 3.22
+    if site_limits(hilbert):
+        return _within_limits(rule.clusters, weights, hilbert)
+    weights = jnp.zeros(0, float) if weights is None else weights
+    clusters = jnp.asarray(rule.clusters, np.int32).reshape(-1, 2)
+    kept = -(-len(clusters) // _WORD)
+    return _not_conserved(rule.clusters, hilbert) or KernelRule("exchange", (clusters, weights), kept=kept)
+
+
+def _within_limits(clusters: Any, weights: Any, hilbert: Any) -> KernelRule | str:
+    """Exchanges of clusters in a space whose sites have limits: those that lead out are never proposed."""
+    if weights is not None:
+        return "clusters with probabilities are exchanged in a space that limits the occupations of its sites"
+    if isinstance(clusters, jax.core.Tracer):
+        return "the clusters are traced, and can't be compared with the limits of the sites"
+    pairs = np.asarray(clusters).reshape(-1, 2)
+    swaps = tuple(((a, b),) for a, b in pairs[pairs[:, 0] != pairs[:, 1]].tolist())
+    return _not_conserved(clusters, hilbert) or _swap(swaps, (), 0.0, hilbert)
+
+
+Swaps = tuple[tuple[tuple[int, int], ...], ...]
+"""The pairs of modes that each swap exchanges."""
+
+
+def _swap(first: Swaps, second: Swaps, probability: float, hilbert: Any) -> KernelRule:
+    """Swaps of two kinds, the second of which is chosen with a probability."""
+    arrays = tuple(map(jnp.asarray, _swap_tables(first + second, hilbert.size, site_limits(hilbert))))
+    attributes = (("first_kind", len(first)), ("probability", float(probability)))
+    return KernelRule("swap", arrays, attributes, kept=sum(-(-len(swaps) // _WORD) for swaps in (first, second)))
+
+
+@functools.lru_cache(maxsize=16)
+def _swap_tables(swaps: Swaps, n_sites: int, limits: tuple[SiteLimit, ...]) -> SwapArguments:
+    group = np.full(n_sites, -1, np.int32)
+    for number, limit in enumerate(limits):
+        group[list(limit.modes)] = number
+    depending: list[list[int]] = [[] for _ in range(n_sites)]
+    for swap, pairs in enumerate(swaps):
+        sites = {site for pair in pairs for site in pair}
+        for number in {int(group[site]) for site in sites} - {-1}:
+            sites.update(limits[number].modes)
+        for site in sites:
+            depending[site].append(swap)
+    return SwapArguments(
+        pairs=np.array([pair for pairs in swaps for pair in pairs], np.int32).reshape(-1, 2),
+        first_pair=np.cumsum([0, *map(len, swaps)]).astype(np.int32),
+        first=np.cumsum([0, *map(len, depending)]).astype(np.int32),
+        of_site=np.array([swap for of_site in depending for swap in of_site], np.int32),
+        group=group,
+        limits=np.array([(limit.minimum, limit.maximum) for limit in limits], np.int32).reshape(-1, 2),
+    )
 
 
 def _by_site(clusters: jax.Array, weights: jax.Array, n_sites: int) -> ExchangeArguments:
@@ -81,7 +138,7 @@ def _by_site(clusters: jax.Array, weights: jax.Array, n_sites: int) -> ExchangeA
 
 
 def _hamiltonian(rule: Any, hilbert: Any) -> KernelRule | str:
-    if not sectors(hilbert)[1]:
+    if own_constraints(hilbert):
         return OWN_CONSTRAINT
     if rule.operator.hilbert != hilbert:
         return "the rule's operator acts on another Hilbert space"
@@ -96,7 +153,12 @@ def _hamiltonian(rule: Any, hilbert: Any) -> KernelRule | str:
 
 
 def leaves_constraint(rule: Any, hilbert: Any) -> str | None:
-    """How a rule leads out of the conserved numbers of a Hilbert space, and the mend; None if it doesn't."""
+    """How a rule leads out of the conserved numbers of a Hilbert space, and the fix; None if it doesn't."""
+    if type(rule) is SiteExchangeRule and (rule.n_orbitals, rule.n_spins) != _orbitals_and_spins(hilbert):
+        return (
+            f"the rule exchanges {rule.n_orbitals} sites with {rule.n_spins} spins, which aren't those of {hilbert!r}: "
+            "make it with the sampler's Hilbert space"
+        )
     conserved, _ = sectors(hilbert)
     if not conserved:
         return None
@@ -116,9 +178,14 @@ def leaves_constraint(rule: Any, hilbert: Any) -> str | None:
     return None
 
 
+def _orbitals_and_spins(hilbert: Any) -> tuple[int, int] | None:
+    if not isinstance(hilbert, SpinOrbitalFermions):
+        return None
+    return hilbert.n_orbitals, hilbert.n_spin_subsectors
+
+
 def _constrained(hilbert: Any) -> str | None:
-    conserved, _ = sectors(hilbert)
-    if conserved:
+    if sectors(hilbert)[0] or site_limits(hilbert):
         return "the Hilbert space has a constraint that a change of one site breaks"
     return None
 

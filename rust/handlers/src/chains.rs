@@ -21,7 +21,8 @@ handler! {
     /// `samples (C, L, N)`, as `start`, and `accepted (C,)` of int32 or int64, how many of the moves were.
     ///
     /// The rule `local` has no arguments; `exchange` has `clusters (E, 2)` of int32, `weights (E,)` or `(0,)` of float32 or
-    /// float64, `first (N + 1,)` and `of_site (2 E, 2)` of int32, see `ClusterTables`; `hamiltonian` has `flip (G, W)`, `first (G + 1,)`, `mask`, `pattern` and `sign (T, W)` and
+    /// float64, `first (N + 1,)` and `of_site (2 E, 2)` of int32, see `ClusterTables`; those of `swap` are at `read_swaps`;
+    /// `hamiltonian` has `flip (G, W)`, `first (G + 1,)`, `mask`, `pattern` and `sign (T, W)` and
     /// `values (T,)`, and the attribute `diagonal`.
     pub(crate) fn rbm = call_rbm
 }
@@ -281,7 +282,7 @@ mod tests {
         let start = [0, 1, 0, 1, 1, 0];
         assert_eq!(
             message(with_jastrow(frame(Threads::None, &start, "global"))),
-            "there is no rule 'global', but 'local', 'exchange' and 'hamiltonian'"
+            "there is no rule 'global', but 'local', 'exchange', 'swap' and 'hamiltonian'"
         );
         assert_eq!(
             message(frame(Threads::None, &start, "exchange")),

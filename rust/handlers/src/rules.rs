@@ -2,7 +2,7 @@
 
 use crate::errors::invalid;
 use crate::operators::{Operator, TermsOf};
-use ferroket_kernels::sampling::rules::{ClusterTables, Clusters};
+use ferroket_kernels::sampling::rules::{ClusterTables, Clusters, SwapTables, Swaps};
 use ferroket_kernels::sampling::{KEY_WORDS, Key};
 use ferroket_kernels::sites::{LocalIndex, Sites, StateRange};
 use ferroket_xla_ffi::{AnyBuffer, Arguments, DataType, Error, Frame};
@@ -11,7 +11,7 @@ use ferroket_xla_ffi::{AnyBuffer, Arguments, DataType, Error, Frame};
 /// arguments are taken from `$args`. They are checked where chains begin.
 macro_rules! with_rule {
     ($frame:expr, $args:expr, $sizes:expr, $begins:expr, $rule:ident => $body:expr) => {{
-        use ferroket_kernels::sampling::rules::{Exchange, Hamiltonian, Local};
+        use ferroket_kernels::sampling::rules::{Exchange, Hamiltonian, Local, Swap};
         let (frame, sizes): (&Frame, &[LocalIndex]) = ($frame, $sizes);
         match frame.attr_str("rule")? {
             "local" => {
@@ -24,6 +24,11 @@ macro_rules! with_rule {
                 let $rule = || Exchange::new(clusters);
                 $body
             }
+            "swap" => {
+                let swaps = $crate::rules::read_swaps(frame, &mut $args, sizes.len(), $begins)?;
+                let $rule = || Swap::new(swaps);
+                $body
+            }
             "hamiltonian" => {
                 let operator = $crate::rules::read_operator(frame, &mut $args, sizes)?;
                 let (form, values) = (operator.form, $crate::dtypes::Weights::read(operator.values)?.into_complex());
@@ -31,9 +36,9 @@ macro_rules! with_rule {
                 let $rule = || Hamiltonian::new(&sparse);
                 $body
             }
-            other => {
-                Err(Error::invalid(format!("there is no rule '{other}', but 'local', 'exchange' and 'hamiltonian'")))
-            }
+            other => Err(Error::invalid(format!(
+                "there is no rule '{other}', but 'local', 'exchange', 'swap' and 'hamiltonian'"
+            ))),
         }
     }};
 }
@@ -83,6 +88,31 @@ impl<'a> ClustersOf<'a> {
         let tables = ClusterTables { pairs, weights: &self.weights, first: self.first, of_site };
         if begins { Clusters::new(sites, tables).map_err(|error| invalid(&error)) } else { Ok(Clusters::again(tables)) }
     }
+}
+
+/// Reads the tables of the rule `swap`, see [`SwapTables`]: `pairs (P, 2)`, `first_pair (S + 1,)`, `first (N + 1,)`,
+/// `of_site (K,)`, `group (N,)` and `limits (G, 2)`, all of int32, and the attributes `first_kind` and `probability`.
+/// They are checked, for so many sites, if it is the first call that has them.
+pub(crate) fn read_swaps<'a>(
+    frame: &Frame<'a>,
+    args: &mut Arguments<'_, 'a>,
+    sites: usize,
+    begins: bool,
+) -> Result<Swaps<'a>, Error> {
+    let pairs = args.typed::<i32>("pairs")?;
+    pairs.expect_dims(&[pairs.len() / 2, 2])?;
+    let first_pair = args.vector("first_pair")?;
+    let first = args.vector("first")?;
+    let of_site = args.vector("of_site")?;
+    let group = args.vector("group")?;
+    let limits = args.typed::<i32>("limits")?;
+    limits.expect_dims(&[limits.len() / 2, 2])?;
+    let first_kind = usize::try_from(frame.attr_i64("first_kind")?);
+    let first_kind = first_kind.map_err(|_| Error::invalid("`first_kind` is negative"))?;
+    let probability = frame.attr_f64("probability")?;
+    let (pairs, limits) = (pairs.as_slice().as_chunks().0, limits.as_slice().as_chunks().0);
+    let tables = SwapTables { pairs, first_pair, first, of_site, group, limits, first_kind, probability };
+    if begins { Swaps::new(sites, tables).map_err(|error| invalid(&error)) } else { Ok(Swaps::again(tables)) }
 }
 
 /// The operator of the rule `hamiltonian`.

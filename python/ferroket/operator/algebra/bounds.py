@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ferroket.operator.algebra.local_matrices import Entries, LocalTerms, digits
-from ferroket.operator.algebra.sectors import Sector, masks_of, sectors
+from ferroket.operator.algebra.sectors import Sector, SiteLimit, masks_of, masks_of_limits, sectors, site_limits
 from ferroket.operator.algebra.term_list import TermList
 from ferroket.operator.compiled.masks import Runs, popcount, site_bits, sites_of
 
@@ -44,38 +44,51 @@ def most_elements(terms: TermList, hilbert: Any) -> int:
     if not len(terms):
         return 0
     flips = Runs.of(terms.flip)
-    bounds = [len(flips), _most_by_configurations(terms, flips)]
+    bounds = [len(flips), _most_by_configurations(terms, flips, site_limits(hilbert))]
     conserved, _ = sectors(hilbert)
     if conserved:
         bounds.append(_most_by_particles(terms, flips, conserved))
     return min(bounds)
 
 
-def _most_by_configurations(terms: TermList, flips: Runs) -> int:
+def _most_by_configurations(terms: TermList, flips: Runs, limits: Sequence[SiteLimit]) -> int:
     """The sum, over sets of a few sites, of the most flips that a configuration of these sites activates.
 
-    A flip belongs to the sites that its terms look at. Those that look at many sites, or at none, count one each.
+    Configurations are within the ``limits`` of sites. A flip belongs to the sites that its terms look at. Those that
+    look at many sites, or at none, count one each.
     """
     rows_of_flip = flips.rows_of_runs()
+    members = masks_of_limits(limits, terms.n_sites) if limits else np.zeros((0, terms.flip.shape[1]), np.uint32)
     looked_at = flips.unions(terms.mask)
     few = np.flatnonzero((popcount(looked_at) <= _FEW_SITES) & looked_at.any(axis=1))
     total = len(flips) - few.size
     for same in Runs.of(looked_at[few]).rows_of_runs():
         together = [rows_of_flip[flip] for flip in few[same]]
-        total += 1 if len(together) == 1 else _most_active(terms, together, looked_at[few[same[0]]])
+        total += 1 if len(together) == 1 else _most_active(terms, together, looked_at[few[same[0]]], limits, members)
     return total
 
 
-def _most_active(terms: TermList, flips: Sequence[np.ndarray], support: np.ndarray) -> int:
+def _most_active(
+    terms: TermList,
+    flips: Sequence[np.ndarray],
+    support: np.ndarray,
+    limits: Sequence[SiteLimit],
+    members: np.ndarray,
+) -> int:
     """How many of some flips, given by the rows of their terms, one configuration of the ``support`` activates."""
     bits = site_bits(terms.n_sites)[sites_of(support, terms.n_sites)]
     occupied = (np.arange(1 << len(bits))[:, None] >> np.arange(len(bits))) & 1
     configurations = np.bitwise_or.reduce(np.where(occupied[..., None] == 1, bits, np.uint32(0)), axis=1)
+    for which in np.flatnonzero((members & support).any(axis=1)).tolist():
+        limit, member = limits[which], members[which]
+        n_elsewhere = len(limit.modes) - int(popcount((member & support)[None])[0])
+        ones = popcount(configurations & member)
+        configurations = configurations[(ones <= limit.maximum) & (ones + n_elsewhere >= limit.minimum)]
     n_active = np.zeros(len(configurations), np.int64)
     for rows in flips:
         fits = ~((configurations[:, None] ^ terms.pattern[rows]) & terms.mask[rows]).any(axis=2)
         n_active += fits.any(axis=1)
-    return int(n_active.max())
+    return int(n_active.max(initial=0))
 
 
 def _most_by_particles(terms: TermList, flips: Runs, conserved: Sequence[Sector]) -> int:

@@ -7,7 +7,7 @@ import netket as nk
 
 from ferroket.operator.algebra.base import Compiled
 from ferroket.operator.algebra.registry import family
-from ferroket.operator.algebra.sectors import own_constraints
+from ferroket.operator.algebra.sectors import functions_of
 from ferroket.operator.algebra.term_list import TermList
 from ferroket.operator.algebra.validation import has_two_states
 
@@ -47,7 +47,7 @@ def multiply(a: Any, b: Any) -> Any:
         try:
             product = (terms[0] @ terms[1]).merged()
         except MemoryError as error:
-            if own_constraints(a.hilbert):
+            if functions_of(a.hilbert):
                 raise TypeError(
                     f"the product has too many terms for one operator on {a.hilbert!r}, and is another one if each "
                     "factor keeps to the constraint: take nk.operator.ProductOperator if that is what you want"

@@ -9,7 +9,7 @@ from ferroket._compat.netket import EMBEDDINGS
 from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.algebra.combining import add, as_local, multiply, terms_of
 from ferroket.operator.algebra.registry import accelerate, family, register_converter
-from ferroket.operator.algebra.sectors import own_constraints
+from ferroket.operator.algebra.sectors import functions_of
 from ferroket.operator.algebra.validation import has_two_states
 
 
@@ -78,5 +78,5 @@ def _adjoint(operator: Any) -> Any:
 def _squared(operator: Any) -> Any:
     part = accelerate(operator.parent)
     # Where O is restricted to the space, P O P is what NetKet squares, and not O.
-    merges = isinstance(part, Accelerated) and not own_constraints(part.hilbert)
+    merges = isinstance(part, Accelerated) and not functions_of(part.hilbert)
     return part.H @ part if merges else nk.operator.Squared(part)

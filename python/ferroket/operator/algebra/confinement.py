@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ferroket.operator.algebra.local_matrices import Entries, LocalTerms, digits
-from ferroket.operator.algebra.sectors import Sector, leaving, masks_of, sectors
+from ferroket.operator.algebra.sectors import Sector, leaving, masks_of, masks_of_limits, sectors, site_limits
 from ferroket.operator.algebra.term_list import TermList, negated
 from ferroket.operator.compiled.masks import Runs, popcount, site_bits, sites_of, words_of
 
@@ -51,6 +51,38 @@ def confined(terms: TermList, hilbert: Any) -> TermList:
     if leaks.any():
         _check_cancelled(terms[leaks], conserved, hilbert)
     return staying + terms[~leaks]
+
+
+def within_limits(terms: TermList, hilbert: Any) -> TermList:
+    """The terms of P O P for an operator O, where P projects on the configurations within the limits of the sites.
+
+    Whether the configuration that a term leads to is within the limits of a site depends on all modes there. So terms
+    look at all modes of the sites where they flip some.
+
+    Raises:
+        MemoryError: If there are too many such terms.
+    """
+    limits = site_limits(hilbert)
+    if not limits:
+        return terms
+    members = masks_of_limits(limits, terms.n_sites)
+
+    def flipped_sites(terms: TermList) -> np.ndarray:
+        union = np.zeros_like(terms.flip)
+        for member in members:
+            union |= np.where((terms.flip & member).any(axis=1)[:, None], member, np.uint32(0))
+        return union
+
+    terms = terms.looking_at(flipped_sites)
+    stays = np.ones(len(terms), bool)
+    after = terms.pattern ^ (terms.flip & terms.mask)
+    for limit, member in zip(limits, members, strict=True):
+        (rows,) = np.nonzero((terms.mask & member).any(axis=1))
+        for words in (terms.pattern, after):
+            ones = popcount(words[rows] & member)
+            zeros = popcount(terms.mask[rows] & ~words[rows] & member)
+            stays[rows] &= (ones <= limit.maximum) & (len(limit.modes) - zeros >= limit.minimum)
+    return terms[stays]
 
 
 def _possible(terms: TermList, conserved: Sequence[Sector], members: np.ndarray) -> TermList:

@@ -1,20 +1,23 @@
 """What Hilbert spaces conserve: operators must not lead out of them, and may need fewer connected elements for it.
 
-Sums of local states are known here. Constraints of a user's own are functions, to which operators are restricted.
+Sums of local states are known here. So are limits on how many fermions a site holds: non-branching terms look at the
+other fermions there. Constraints of a user's own are functions, to which operators are restricted.
 """
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import numpy as np
-from netket.hilbert import DiscreteHilbert, DoubledHilbert, TensorHilbert
+from netket.hilbert import DiscreteHilbert, DoubledHilbert, SpinOrbitalFermions, TensorHilbert
 from netket.hilbert.constraint import ExtraConstraint, SumConstraint, SumOnPartitionConstraint
 
 from ferroket._compat.netket import range_of_local_states
-from ferroket.operator.compiled import Constraint, Constraints, Form, Restricted
+from ferroket.hilbert import SiteOccupations
+from ferroket.hilbert.site_occupations import limits_of
+from ferroket.operator.compiled import Constraint, Constraints, Form, Restricted, Terms
 from ferroket.operator.compiled.masks import site_bits, words_of
 
 
@@ -40,10 +43,83 @@ class Sector:
         return self.start * len(self.sites) + self.step * self.total
 
 
+@dataclass(frozen=True)
+class SiteLimit:
+    """Limits of a site with several modes: how many of them may be in their second local states.
+
+    Args:
+        modes: These modes.
+        minimum: How many there are at least.
+        maximum: How many there are at most.
+    """
+
+    modes: tuple[int, ...]
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The constraints of a Hilbert space.
+
+    Args:
+        conserved: Its conserved numbers.
+        limits: The limits of its sites.
+        limiting: The constraints that give these: the first site, how many, and what it is.
+        own: The constraints of a user's own, likewise.
+    """
+
+    conserved: tuple[Sector, ...] = ()
+    limits: tuple[SiteLimit, ...] = ()
+    limiting: tuple[tuple[int, int, Any], ...] = ()
+    own: tuple[tuple[int, int, Any], ...] = ()
+
+    def __add__(self, other: "_Found") -> "_Found":
+        return _Found(
+            self.conserved + other.conserved,
+            self.limits + other.limits,
+            self.limiting + other.limiting,
+            self.own + other.own,
+        )
+
+    def moved(self, first: int) -> "_Found":
+        """The same, where their first site is site ``first``."""
+        return _Found(
+            tuple(replace(part, sites=tuple(first + i for i in part.sites)) for part in self.conserved),
+            tuple(replace(part, modes=tuple(first + i for i in part.modes)) for part in self.limits),
+            *(
+                tuple((first + start, size, constraint) for start, size, constraint in functions)
+                for functions in (self.limiting, self.own)
+            ),
+        )
+
+
 def sectors(hilbert: Any) -> tuple[list[Sector], bool]:
     """The conserved numbers of a Hilbert space, and whether they are all of its constraints."""
-    found, own = _constraints(hilbert)
-    return found, not own
+    found = _constraints(hilbert)
+    return list(found.conserved), not (found.limiting or found.own)
+
+
+def site_limits(hilbert: Any) -> tuple[SiteLimit, ...]:
+    """The limits of the sites of a Hilbert space; of those alone that have any."""
+    return _constraints(hilbert).limits
+
+
+def limits_of_sites(hilbert: Any) -> tuple[tuple[int, int], ...]:
+    """The fewest and the most fermions of each site of a space of fermions.
+
+    Raises:
+        TypeError: If the space is another one.
+    """
+    if not isinstance(hilbert, SpinOrbitalFermions):
+        raise TypeError(f"fermions aren't on {hilbert!r}: take nk.hilbert.SpinOrbitalFermions")
+    return limits_of(hilbert) or ((0, hilbert.n_spin_subsectors),) * hilbert.n_orbitals
+
+
+def masks_of_limits(limits: Sequence[SiteLimit], n_sites: int) -> np.ndarray:
+    """The masks of the modes of each site with limits, uint32 ``(n_limits, W)``."""
+    bits = site_bits(n_sites)
+    return np.stack([words_of(np.array([limit.modes]), bits)[0] for limit in limits])
 
 
 def masks_of(conserved: Sequence[Sector], n_sites: int) -> np.ndarray:
@@ -52,8 +128,7 @@ def masks_of(conserved: Sequence[Sector], n_sites: int) -> np.ndarray:
     return np.stack([words_of(np.array([sector.sites]), bits)[0] for sector in conserved])
 
 
-def _constraints(hilbert: Any) -> tuple[list[Sector], list[tuple[int, int, Any]]]:
-    """The conserved numbers of a Hilbert space, and its other constraints: the first site, how many, and what it is."""
+def _constraints(hilbert: Any) -> _Found:
     if isinstance(hilbert, TensorHilbert):
         spaces = list(hilbert.subspaces)
     elif isinstance(hilbert, DoubledHilbert):
@@ -62,49 +137,73 @@ def _constraints(hilbert: Any) -> tuple[list[Sector], list[tuple[int, int, Any]]
         constraint = getattr(hilbert, "constraint", None)
         if constraint is None:
             # A space may know by itself what it has, and doesn't say.
-            return [], [(0, hilbert.size, None)] if getattr(hilbert, "constrained", False) else []
-        return _of_constraint(constraint, hilbert)
-    found, own, first = [], [], 0
+            return _Found(own=((0, hilbert.size, None),)) if getattr(hilbert, "constrained", False) else _Found()
+        return _of_constraint(constraint, hilbert) + _Found(limits=_limits(hilbert))
+    found, first = _Found(), 0
     for space in spaces:
-        parts, others = _constraints(space)
-        found += [Sector(tuple(first + i for i in part.sites), part.total, part.start, part.step) for part in parts]
-        own += [(first + start, size, constraint) for start, size, constraint in others]
+        found += _constraints(space).moved(first)
         first += space.size
-    return found, own
+    return found
 
 
-def _of_constraint(constraint: Any, hilbert: Any) -> tuple[list[Sector], list[tuple[int, int, Any]]]:
+def _of_constraint(constraint: Any, hilbert: Any) -> _Found:
     def sector(first: int, size: int, value: float) -> Sector:
         states = range_of_local_states(hilbert)
         total = round((value - states.start * size) / states.step)
         return Sector(tuple(range(first, first + size)), total, float(states.start), float(states.step))
 
     if isinstance(constraint, SumConstraint):
-        return [sector(0, hilbert.size, constraint.sum_value)], []
+        return _Found((sector(0, hilbert.size, constraint.sum_value),))
     if isinstance(constraint, SumOnPartitionConstraint):
         ends = np.cumsum(constraint.sizes).tolist()
         parts = zip(ends, constraint.sizes, constraint.sum_values, strict=True)
-        return [sector(end - size, size, value) for end, size, value in parts if value is not None], []
+        return _Found(tuple(sector(end - size, size, value) for end, size, value in parts if value is not None))
     if isinstance(constraint, ExtraConstraint):
-        base, others = _of_constraint(constraint.base_constraint, hilbert)
-        extra, more = _of_constraint(constraint.extra_constraint, hilbert)
-        return base + extra, others + more
-    return [], [(0, hilbert.size, constraint)]
+        return _of_constraint(constraint.base_constraint, hilbert) + _of_constraint(
+            constraint.extra_constraint, hilbert
+        )
+    if isinstance(constraint, SiteOccupations) and isinstance(hilbert, SpinOrbitalFermions):
+        return _Found(limiting=((0, hilbert.size, constraint),))
+    return _Found(own=((0, hilbert.size, constraint),))
+
+
+def _limits(hilbert: Any) -> tuple[SiteLimit, ...]:
+    if not isinstance(hilbert, SpinOrbitalFermions):
+        return ()
+    n_spins, n_orbitals = hilbert.n_spin_subsectors, hilbert.n_orbitals
+    return tuple(
+        SiteLimit(tuple(range(site, n_spins * n_orbitals, n_orbitals)), least, most)
+        for site, (least, most) in enumerate(limits_of(hilbert) or ())
+        if (least, most) != (0, n_spins)
+    )
 
 
 @functools.lru_cache(maxsize=256)
 def own_constraints(hilbert: Any) -> Constraints:
-    """The constraints of a Hilbert space that are a user's own; none, if all are sums of local states.
+    """The constraints of a Hilbert space that are a user's own; none, if all are conserved numbers and site limits.
 
     Raises:
         TypeError: If one can't be evaluated in JAX.
+        ValueError: If no configuration is within the limits of the sites.
     """
     if not isinstance(hilbert, DiscreteHilbert):
         return ()
-    _, own = _constraints(hilbert)
+    own = _constraints(hilbert).own
     for _, size, constraint in own:
         _check_constraint(constraint, size, hilbert)
     return tuple(Constraint(*each) for each in own)
+
+
+@functools.lru_cache(maxsize=256)
+def functions_of(hilbert: Any) -> Constraints:
+    """The constraints of a Hilbert space, site limits among them, that aren't conserved numbers, as functions.
+
+    Raises:
+        TypeError, ValueError: As :func:`own_constraints`.
+    """
+    if not isinstance(hilbert, DiscreteHilbert):
+        return ()
+    return tuple(Constraint(*each) for each in _constraints(hilbert).limiting) + own_constraints(hilbert)
 
 
 def _check_constraint(constraint: Any, size: int, hilbert: Any) -> None:
@@ -132,8 +231,13 @@ def _check_constraint(constraint: Any, size: int, hilbert: Any) -> None:
 
 
 def restricted(form: Form, hilbert: Any) -> Form:
-    """A form without the elements that constraints of the user's own forbid; as it is, if there are none."""
-    constraints = own_constraints(hilbert)
+    """A form without the elements that constraints forbid; as it is, if they are all in it.
+
+    Non-branching terms know the conserved numbers and the limits of the sites, other forms the conserved numbers.
+    """
+    if isinstance(form, Restricted):
+        return form
+    constraints = own_constraints(hilbert) if isinstance(form, Terms) else functions_of(hilbert)
     return Restricted(form, constraints) if constraints else form
 
 

@@ -151,6 +151,21 @@ def check_dtype(name: str, values: Any, dtype: Any = None) -> None:
         )
 
 
+def one_for_each(name: str, value: Any, n: int, what: str, dtype: Any = None) -> np.ndarray:
+    """A coefficient for each of n things, ``(n,)``, given one for all or one for each.
+
+    Raises:
+        ValueError: If there are more or fewer, or if one isn't finite or can't be held by ``dtype``.
+    """
+    values = np.asarray(value)
+    if values.shape not in ((), (n,)):
+        raise ValueError(
+            f"{name} has shape {values.shape}, but there are {n} {what}: give a single number, or one for each of them"
+        )
+    check_dtype(name, values, dtype)
+    return np.broadcast_to(values, (n,))
+
+
 def check_hilbert(hilbert: Any, operator: str) -> None:
     """Checks that a Hilbert space is discrete.
 

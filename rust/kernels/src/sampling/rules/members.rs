@@ -18,12 +18,14 @@ impl Members {
     }
 
     /// Makes it those that `belongs` says.
-    pub(super) fn set(&mut self, bound: usize, belongs: impl Fn(usize) -> bool) {
+    pub(super) fn set(&mut self, bound: usize, mut belongs: impl FnMut(usize) -> bool) {
         self.words.clear();
         self.words.resize(Self::words(bound), 0);
         self.len = 0;
-        for number in (0..bound).filter(|&number| belongs(number)) {
-            self.toggle(number as u32);
+        for number in 0..bound {
+            if belongs(number) {
+                self.toggle(number as u32);
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! How chains propose to move.
 //!
 //! The rules are those of `NetKet`'s samplers: `LocalRule`, `ExchangeRule`, of which `FermionHopRule` is one, and
-//! `HamiltonianRule`.
+//! `HamiltonianRule`. Beside them are exchanges of several pairs of sites at once, within limits.
 
 use crate::sites::LocalIndex;
 use rand::{Rng, RngExt};
@@ -10,12 +10,14 @@ mod connected;
 mod exchange;
 mod hamiltonian;
 mod members;
+mod swap;
 #[cfg(test)]
 pub(super) mod testing;
 
 pub use connected::Connected;
 pub use exchange::{ClusterTables, Clusters, Exchange};
 pub use hamiltonian::Hamiltonian;
+pub use swap::{Swap, SwapTables, Swaps};
 
 /// What a move changes: some sites, each named once, and their new local indices.
 #[derive(Debug, Clone, Default)]
