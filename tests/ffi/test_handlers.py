@@ -8,7 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ferroket.ffi import Chains, ExchangeArguments, IsingArguments, Layer, MatrixArguments, SwapArguments, TermArguments
+from ferroket.ffi import (
+    Chains,
+    ExchangeArguments,
+    IsingArguments,
+    Layer,
+    MatrixArguments,
+    PairArguments,
+    SwapArguments,
+    TermArguments,
+)
 from ferroket.ffi.arguments import ChainArguments
 
 NS, SITES = 3, 4
@@ -215,6 +224,14 @@ ASKED = {
     "key": START["key"],
     "sizes": np.full(2, 2, UINT16),
 }
+PAIRS: dict[str, Any] = {
+    "parameters": np.ones((1, 1)),
+    "weights": np.ones((1, 1)),
+    "index": np.zeros((2, 2, 1), np.int32),
+    "factors": np.ones((1, 2, 2, 1)),
+    "permutations": np.array([[0, 1]], np.int32),
+    "signs": np.ones((1, 2)),
+}
 LAYER = {"constant": np.zeros(0, FLOAT), "table": np.zeros((2, 1, 0), FLOAT)}
 OF_TERMS = {name: table for name, table in TERMS.items() if name not in ("x", "kind")}
 OF_MATRICES = {name: table for name, table in MATRICES.items() if name not in ("x", "kind")}
@@ -232,6 +249,13 @@ OF_MATRICES = {name: table for name, table in MATRICES.items() if name not in ("
         ),
         pytest.param("ferroket_terms", TERMS, ("x", *TermArguments._fields), {}, id="terms"),
         pytest.param("ferroket_matrices", MATRICES, ("x", *MatrixArguments._fields), {}, id="matrices"),
+        pytest.param(
+            "ferroket_pair_products",
+            {"n": np.ones((3, 2), np.uint8)} | PAIRS,
+            ("n", *PairArguments._fields),
+            {"fermions": np.int64(2), "rows": False},
+            id="pairs",
+        ),
         pytest.param(
             "ferroket_chains_jastrow",
             START | CLUSTERS,

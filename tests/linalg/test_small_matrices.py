@@ -14,6 +14,7 @@ from ferroket.ffi.small_matrices import pfaffian_program
 from ferroket.linalg.determinants import _reference, factorized
 from ferroket.linalg.matrices import flattened
 from ferroket.linalg.pfaffians import _factors, pfaffian_factors_p
+from pfaffians import pfaffian
 
 assert nk  # with it come numbers of 64 bits
 DTYPES = (np.float32, np.float64, np.complex64, np.complex128)
@@ -28,14 +29,6 @@ def matrices(shape, n, dtype, seed=0):
 def skew(*args, **settings):
     a = matrices(*args, **settings)
     return a - a.swapaxes(-1, -2)
-
-
-def pfaffian(a):
-    """By expansion along the first row, of matrices with few rows."""
-    if not len(a):
-        return 1.0
-    others = [np.delete(np.arange(1, len(a)), place) for place in range(len(a) - 1)]
-    return sum((-1) ** place * a[0, 1 + place] * pfaffian(a[np.ix_(rest, rest)]) for place, rest in enumerate(others))
 
 
 def tolerance(dtype):

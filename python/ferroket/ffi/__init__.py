@@ -5,7 +5,14 @@ This is the only package that knows :mod:`jax.ffi`. An operator family describes
 :func:`compact_elements` and :func:`count_elements`.
 """
 
-from ferroket.ffi.arguments import ExchangeArguments, IsingArguments, MatrixArguments, SwapArguments, TermArguments
+from ferroket.ffi.arguments import (
+    ExchangeArguments,
+    IsingArguments,
+    MatrixArguments,
+    PairArguments,
+    SwapArguments,
+    TermArguments,
+)
 from ferroket.ffi.chains import metropolis_chains
 from ferroket.ffi.compact import compact_elements, count_elements
 from ferroket.ffi.connected import connected_elements
@@ -38,6 +45,7 @@ __all__ = [
     "IsingArguments",
     "Layer",
     "MatrixArguments",
+    "PairArguments",
     "SharedSystem",
     "SwapArguments",
     "TermArguments",

@@ -77,3 +77,14 @@ class ChainArguments(NamedTuple):
     chains: Any
     key: Any
     power: Any
+
+
+class PairArguments(NamedTuple):
+    """Sums of Pfaffians whose pairs have parameters in common, see ``PairTables``."""
+
+    parameters: Any
+    weights: Any
+    index: Any
+    factors: Any
+    permutations: Any
+    signs: Any

@@ -5,11 +5,12 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import netket as nk
 import numpy as np
 
-from ferroket.linalg import logdet, logpfaffian
-from ferroket.models.fermions import check_fermions, occupied_rows
+from ferroket.ffi import PairArguments
+from ferroket.linalg import logdet
+from ferroket.models.fermions import check_fermions, occupations, occupied_rows
+from ferroket.models.pair_sums import log_pair_sum, log_sum, pair_matrices_of
 from ferroket.models.ties import (
     TiedParameters,
     hashable,
@@ -104,25 +105,13 @@ class PairProduct(nn.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """``ln ψ`` of occupations ``(..., N)``, complex ``(...)``."""
-        return log_sum(self._log_psi(x), weights_of(self))
-
-    def _log_psi(self, x: jax.Array) -> jax.Array:
-        """Those of all summands, ``(..., D)``."""
-        f = pair_matrices(self, self.pairs)
         if pairs_equal_spins(self):
-            rows = occupied_rows(f, x[..., None, :], self.hilbert.n_fermions)
-            return logpfaffian(occupied_rows(rows.swapaxes(-1, -2), x[..., None, :], self.hilbert.n_fermions))
+            return log_pair_sum(occupations(x), pair_arguments(self, self.pairs), self.hilbert.n_fermions)
+        f, weights = pair_matrices(self, self.pairs), weights_of(self)
         first, second = jnp.split(x[..., None, :], 2, axis=-1)
         rows = occupied_rows(f, first, self.hilbert.n_fermions_per_spin[0])
-        return logdet(occupied_rows(rows.swapaxes(-1, -2), second, self.hilbert.n_fermions_per_spin[1]))
-
-
-def log_sum(log_psi: jax.Array, weights: np.ndarray) -> jax.Array:
-    """The logarithm of Σ_d w_d ψ_d, complex ``(...)``, from those of ψ_d, ``(..., D)``."""
-    if weights.size == 1:
-        return log_psi[..., 0] + np.log(weights[0] + 0j)
-    result: jax.Array = nk.jax.logsumexp_cplx(log_psi, b=weights, axis=-1)
-    return result
+        log_psi = logdet(occupied_rows(rows.swapaxes(-1, -2), second, self.hilbert.n_fermions_per_spin[1]))
+        return log_psi[..., 0] + np.log(weights[0] + 0j) if weights.size == 1 else log_sum(log_psi, weights)
 
 
 def spin_rotations(total_spin: int, points: int) -> np.ndarray:
@@ -215,22 +204,37 @@ def weights_of(model: PairProduct) -> np.ndarray:
 
 
 def pair_matrices(model: PairProduct, pairs: jax.Array) -> jax.Array:
-    """The matrices f of all summands, ``(D, L, L)``, or F of all modes if they pair equal spins."""
+    """The matrices f of all symmetries, ``(G, L, L)``, or F of all summands and modes if they pair equal spins."""
+    if pairs_equal_spins(model):
+        return pair_matrices_of(pair_arguments(model, pairs))
     orbits, sign = pair_elements(model)
     permutations, _ = projection(model)
     where = permutations[:, :, None], permutations[:, None, :]
+    of_modes = _signs(model, permutations)
+    sign = sign[where] * of_modes[:, :, None] * of_modes[:, None, :]
     f: jax.Array = pairs[orbits[where]]
-    sign = sign[where]
-    if model.signs is not None:
-        of_modes = _signs(model, permutations)
-        sign = sign * of_modes[:, :, None] * of_modes[:, None, :]
-    if (sign != 1).any():
-        f = f * sign.astype(int)
-    return f if model.rotations is None else _turned(f, np.asarray(model.rotations)[:, 0])
+    return f * sign if (sign != 1).any() else f
+
+
+def pair_arguments(model: PairProduct, pairs: jax.Array) -> PairArguments:
+    """What pairs of equal spins are made of: general ones, or turned ones."""
+    orbits, sign = pair_elements(model)
+    index, factors = orbits[..., None], sign[None, ..., None]
+    permutations, _ = projection(model)
+    signs = _signs(model, permutations)
+    if not model.general:
+        index, factors = _turned(orbits, sign, np.asarray(model.rotations)[:, 0])
+        permutations = np.concatenate([permutations, permutations + len(orbits)], axis=1)
+        signs = np.tile(signs, 2)
+    weights = weights_of(model)
+    dtype = jnp.promote_types(pairs.dtype, np.complex64) if np.iscomplexobj(weights) else pairs.dtype
+    return PairArguments(pairs.astype(dtype), jnp.asarray(weights, dtype), index, factors, permutations, signs)
 
 
 def _signs(model: PairProduct, permutations: np.ndarray) -> np.ndarray:
-    """Those of modes for each of the symmetries, ``(G, ·)``."""
+    """Those of modes for each of the symmetries, integers ``(G, ·)``."""
+    if model.signs is None:
+        return np.ones(permutations.shape, int)
     sites = model.hilbert.n_orbitals
     signs = np.asarray(model.signs)
     if signs.shape != (len(permutations), sites) or (np.abs(signs) != 1).any():
@@ -238,16 +242,20 @@ def _signs(model: PairProduct, permutations: np.ndarray) -> np.ndarray:
             f"signs are 1 or −1 for each of {len(permutations)} symmetries and {sites} sites, but got an array of "
             f"shape {signs.shape}"
         )
-    return np.tile(signs, permutations.shape[1] // sites)
+    return np.tile(signs.astype(int), permutations.shape[1] // sites)
 
 
-def _turned(f: jax.Array, angles: np.ndarray) -> jax.Array:
-    """U F Uᵀ, ``(G Q, 2 L, 2 L)``, of F = [[0, f], [−fᵀ, 0]] and the rotations U of both spins by angles ``(Q,)``."""
-    half = angles[:, None, None].astype(np.finfo(f.dtype).dtype) / 2
+def _turned(orbits: np.ndarray, sign: np.ndarray, angles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """U F Uᵀ above the diagonal, of F = [[0, f], [−fᵀ, 0]] and the rotations U of both spins by angles ``(Q,)``.
+
+    Each element is a sum of f_ij and f_ji: which parameters these are, ``(2 L, 2 L, 2)``, and their factors,
+    ``(Q, 2 L, 2 L, 2)``.
+    """
+    half = angles[:, None, None] / 2
     cosine, sine = np.cos(half), np.sin(half)
-    f = f[:, None]
-    f_t = f.swapaxes(-1, -2)
-    equal = cosine * sine * (f_t - f)
-    unequal = cosine**2 * f + sine**2 * f_t
-    rows = [jnp.concatenate([equal, unequal], axis=-1), jnp.concatenate([-unequal.swapaxes(-1, -2), -equal], axis=-1)]
-    return jnp.concatenate(rows, axis=-2).reshape(-1, 2 * f.shape[-1], 2 * f.shape[-1])
+    both = np.stack([sign, sign.T], axis=-1)
+    equal, ahead, behind = (by[..., None] * both for by in (cosine * sine, cosine**2, sine**2))
+    unequal = np.stack([ahead[..., 0], behind[..., 1]], axis=-1)
+    equal = equal * [-1, 1]
+    rows = [np.concatenate([equal, unequal], axis=2), np.concatenate([np.zeros_like(unequal), -equal], axis=2)]
+    return np.tile(np.stack([orbits, orbits.T], axis=-1), (2, 2, 1)), np.concatenate(rows, axis=1)

@@ -15,6 +15,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from ferroket.ansatz.equations import CALLS, MOVING, called
 from ferroket.ffi import log_determinants_p
+from ferroket.models.pair_sums import pair_sums_p
 
 
 class _Kind(IntEnum):
@@ -95,6 +96,6 @@ def _made_by(eqn: Any, inputs: Sequence[_Kind]) -> _Kind:
         return worst
     if name == "exp" and worst <= _Kind.LOGARITHM:
         return _Kind.REAL
-    if eqn.primitive is log_determinants_p or name == "log":
+    if eqn.primitive in (log_determinants_p, pair_sums_p) or name == "log":
         return _Kind.LOGARITHM if worst <= _Kind.REAL else _Kind.COMPLEX
     return _Kind.REAL if name in _MULTIPLYING and worst <= _Kind.REAL else _Kind.COMPLEX
