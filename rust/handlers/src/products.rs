@@ -3,7 +3,7 @@
 use crate::amplitudes::{JastrowArguments, PfaffianArguments, RbmArguments, SlaterArguments, Table};
 use crate::errors::invalid;
 use crate::rules::real_numbers;
-use ferroket_kernels::amplitudes::fermions;
+use ferroket_kernels::amplitudes::fermions::{self, Fermions};
 use ferroket_kernels::amplitudes::jastrow::{self, JastrowTables};
 use ferroket_kernels::amplitudes::pfaffian::{PfaffianTables, Pfaffians};
 use ferroket_kernels::amplitudes::product::{Factor, WalkingFactor};

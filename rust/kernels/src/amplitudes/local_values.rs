@@ -17,13 +17,10 @@ pub fn local_values<V: Weight, R: Ratios>(
 ) {
     local.fill(Complex::default());
     let prepared = || Prepared { change: R::Change::default(), wanted: Vec::with_capacity(BLOCK), visited: 0 };
-    let changes = (0..CHANGES).map(|_| prepared()).collect();
+    let changes = (0..ratios.changes()).map(|_| prepared()).collect();
     let sums = Sums { ratios, local, opposite: Vec::new(), changes, prepared: 0 };
     dispatch(Work { terms, values, indices, sums });
 }
-
-/// So many changes are prepared before samples are visited, so that what is read of a sample serves all of them.
-const CHANGES: usize = 16;
 
 /// What [`local_values`] does.
 struct Work<'a, V, R: Ratios> {
@@ -126,7 +123,7 @@ impl<R: Ratios> Sums<'_, R> {
                     alike[word] &= columns[site][word] ^ columns[first][word] ^ opposite.wrapping_sub(1);
                 }
             }
-            if self.prepared == CHANGES {
+            if self.prepared == self.changes.len() {
                 self.add_prepared(simd);
             }
             let prepared = &mut self.changes[self.prepared];

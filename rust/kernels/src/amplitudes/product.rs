@@ -45,6 +45,12 @@ macro_rules! factors {
                 }
             }
 
+            fn changes(&self) -> usize {
+                match self {
+                    $(Self::$kind(amplitudes) => amplitudes.changes(),)+
+                }
+            }
+
             #[inline(always)]
             fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], samples: usize) {
                 match self {
@@ -165,6 +171,10 @@ impl<'a> Ratios for Amplitudes<'a> {
 
     fn cached(&self) -> usize {
         self.factors.iter().map(Factor::cached).min().unwrap_or(BLOCK)
+    }
+
+    fn changes(&self) -> usize {
+        self.factors.iter().map(Factor::changes).max().unwrap_or(1)
     }
 
     #[inline(always)]

@@ -23,8 +23,13 @@ pub trait Ratios {
         Ok(())
     }
 
-    /// Of so many samples the numbers stay in the first-level cache.
+    /// Of so many samples the numbers stay in a cache.
     fn cached(&self) -> usize;
+
+    /// So many changes are prepared before samples are visited, so that what is read of a sample serves all of them.
+    fn changes(&self) -> usize {
+        16
+    }
 
     /// Sets the samples, as local indices.
     fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], samples: usize);

@@ -38,6 +38,12 @@ pub trait Fermions: Sync {
     /// How many summands there are.
     fn summands(&self) -> usize;
 
+    /// How many numbers a sample has, real ones or pairs of them.
+    fn numbers(&self) -> usize;
+
+    /// Whether a ratio reads many of a sample's numbers, so that they should stay in the cache until all were asked for.
+    const READS_MANY: bool;
+
     /// Whether a mode with this local index is occupied.
     fn is_occupied(&self, site: usize, index: LocalIndex) -> bool;
 

@@ -8,6 +8,9 @@ use crate::connected::terms::BLOCK;
 use crate::sites::LocalIndex;
 use pulp::Simd;
 
+/// So many numbers stay in the second-level cache.
+const CACHED: usize = 1 << 16;
+
 /// Amplitudes at some samples, as [`Ratios`].
 pub struct Amplitudes<'a, F: Fermions> {
     fermions: &'a F,
@@ -35,7 +38,11 @@ impl<F: Fermions> Ratios for Amplitudes<'_, F> {
     type Change = Change;
 
     fn cached(&self) -> usize {
-        BLOCK
+        if F::READS_MANY { (CACHED / self.fermions.numbers().max(1)).clamp(1, BLOCK) } else { BLOCK }
+    }
+
+    fn changes(&self) -> usize {
+        if F::READS_MANY { 512 } else { 16 }
     }
 
     fn check(&self, indices: &[LocalIndex]) -> Result<(), Error> {

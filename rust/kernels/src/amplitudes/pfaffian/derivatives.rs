@@ -151,7 +151,14 @@ impl<E: Orbital> WithSimd for Work<'_, '_, E> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { sums, n, log_psi, rows } = self;
-        let mut sample = Sample { sums, occupied: Vec::new(), x: Vec::new(), used: Vec::new(), memory: Vec::new() };
+        let mut sample = Sample {
+            sums,
+            occupied: Vec::new(),
+            images: Vec::new(),
+            x: Vec::new(),
+            used: Vec::new(),
+            memory: Vec::new(),
+        };
         let mut rows = rows.map(|rows| rows.chunks_exact_mut(sums.parameters.max(1)));
         for (place, log_psi) in log_psi.iter_mut().enumerate() {
             let row = rows.as_mut().and_then(Iterator::next);
@@ -164,6 +171,8 @@ impl<E: Orbital> WithSimd for Work<'_, '_, E> {
 struct Sample<'w, 'a, E> {
     sums: &'w PairSums<'a, E>,
     occupied: Vec<u32>,
+    /// Where the symmetry of a summand takes the occupied modes, and the signs that it gives them.
+    images: Vec<(usize, f64)>,
     /// X of one summand.
     x: Vec<E>,
     used: Vec<bool>,
@@ -212,17 +221,18 @@ impl<E: Orbital> Sample<'_, '_, E> {
     /// A summand's Pfaffian, of which X is left, and whether it is 0.
     #[inline(always)]
     fn solve<S: Simd>(&mut self, simd: S, summand: usize) -> (SignedLog<E>, bool) {
-        let Self { sums, occupied, x, used, memory } = self;
+        let Self { sums, occupied, images, x, used, memory } = self;
         let (symmetry, rotation) = sums.place(summand);
+        images.clear();
+        images.extend(occupied.iter().map(|&mode| sums.image(symmetry, mode)));
         let stride = sums.fermions.next_multiple_of(LANES);
         x.clear();
         x.resize(sums.fermions * stride, E::default());
         let pairs = &sums.pairs[rotation * sums.modes * sums.modes..];
-        for (row, &a) in x.chunks_exact_mut(stride.max(1)).zip(&*occupied) {
-            let (a, of_a) = sums.image(symmetry, a);
-            for (number, &b) in row.iter_mut().zip(&*occupied) {
-                let (b, of_b) = sums.image(symmetry, b);
-                *number = pairs[a * sums.modes + b] * E::real(of_a * of_b);
+        for (row, &(a, of_a)) in x.chunks_exact_mut(stride.max(1)).zip(&*images) {
+            let pairs = &pairs[a * sums.modes..][..sums.modes];
+            for (number, &(b, of_b)) in row.iter_mut().zip(&*images) {
+                *number = pairs[b] * E::real(of_a * of_b);
             }
         }
         let mut zeros = 0;
@@ -236,14 +246,12 @@ impl<E: Orbital> Sample<'_, '_, E> {
     /// Adds the derivatives of a summand's logarithm, times a number: d ln Pf A is the sum of `X_ba dA_ab` over a < b.
     #[inline(always)]
     fn add_derivatives(&self, summand: usize, times: E, row: &mut [E]) {
-        let Self { sums, occupied, x, .. } = self;
-        let (symmetry, rotation) = sums.place(summand);
+        let Self { sums, images, x, .. } = self;
+        let (_, rotation) = sums.place(summand);
         let stride = sums.fermions.next_multiple_of(LANES);
         let factors = &sums.factors[rotation * sums.index.len()..][..sums.index.len()];
-        for (i, &a) in occupied.iter().enumerate() {
-            let (a, of_a) = sums.image(symmetry, a);
-            for (&b, &x) in occupied[..i].iter().zip(&x[i * stride..]) {
-                let (b, of_b) = sums.image(symmetry, b);
+        for (i, &(a, of_a)) in images.iter().enumerate() {
+            for (&(b, of_b), &x) in images[..i].iter().zip(&x[i * stride..]) {
                 // The pair of the smaller mode with the larger one has the parameters.
                 let (pair, sign) = if b < a { (b * sums.modes + a, 1.0) } else { (a * sums.modes + b, -1.0) };
                 let number = times * x * E::real(sign * of_a * of_b);

@@ -82,12 +82,6 @@ impl<E: Orbital> Pfaffians<E> {
         Ok(Self { pairs: both, weights, largest, modes: sites, fermions })
     }
 
-    /// How many numbers a sample has, real ones or pairs of them.
-    #[must_use]
-    pub fn numbers(&self) -> usize {
-        self.weights.len() * self.fermions * self.stride() * size_of::<E>() / size_of::<f64>()
-    }
-
     /// How long the rows of X are.
     #[inline(always)]
     fn stride(&self) -> usize {
@@ -106,6 +100,8 @@ impl<E: Orbital> Fermions for Pfaffians<E> {
     type State = State<E>;
     type Memory = ();
 
+    const READS_MANY: bool = true;
+
     fn memory(&self) {}
 
     #[inline(always)]
@@ -116,6 +112,10 @@ impl<E: Orbital> Fermions for Pfaffians<E> {
     #[inline(always)]
     fn summands(&self) -> usize {
         self.weights.len()
+    }
+
+    fn numbers(&self) -> usize {
+        self.weights.len() * self.fermions * self.stride() * size_of::<E>() / size_of::<f64>()
     }
 
     #[inline(always)]

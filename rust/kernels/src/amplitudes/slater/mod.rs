@@ -100,12 +100,6 @@ impl<E: Orbital> Slater<E> {
         Ok(Self { orbitals, determinants, sectors, modes, holes })
     }
 
-    /// How many numbers a sample has, real ones or pairs of them.
-    #[must_use]
-    pub fn numbers(&self) -> usize {
-        self.determinants * self.w_len() * size_of::<E>() / size_of::<f64>()
-    }
-
     /// How many orbitals a determinant has in all sectors.
     #[must_use]
     pub fn orbitals_len(&self) -> usize {
@@ -169,6 +163,8 @@ impl<E: Orbital> Fermions for Slater<E> {
     type State = State<E>;
     type Memory = Solver<E>;
 
+    const READS_MANY: bool = false;
+
     fn memory(&self) -> Solver<E> {
         Solver::of(self)
     }
@@ -181,6 +177,10 @@ impl<E: Orbital> Fermions for Slater<E> {
     #[inline(always)]
     fn summands(&self) -> usize {
         self.determinants
+    }
+
+    fn numbers(&self) -> usize {
+        self.determinants * self.w_len() * size_of::<E>() / size_of::<f64>()
     }
 
     #[inline(always)]
