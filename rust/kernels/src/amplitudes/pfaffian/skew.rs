@@ -81,23 +81,35 @@ fn invert_at_all<E: Orbital>(
         pfaffian = pfaffian.times(SignedLog::of(if is_odd { -a } else { a }));
         pivot(matrix, stride, p, q, E::ONE / a, rows);
     }
+    for row in 0..n {
+        let (above, below) = matrix.split_at_mut((row + 1) * stride);
+        let above = &mut above[row * stride..];
+        above[row] = E::default();
+        for (below, &number) in below.chunks_exact_mut(stride).zip(&above[row + 1..n]) {
+            below[row] = -number;
+        }
+    }
     pfaffian
 }
 
-/// Pivots on rows p and q, with 1/a of the number `a_pq`.
+/// Pivots on rows p and q > p, with 1/a of the number `a_pq`. What is above the diagonal is kept up.
 #[inline(always)]
 fn pivot<E: Orbital>(matrix: &mut [E], stride: usize, p: usize, q: usize, inverse: E, rows: &mut [E]) {
     let (of_p, of_q) = rows.split_at_mut(stride);
-    of_p.copy_from_slice(&matrix[p * stride..][..stride]);
-    of_q.copy_from_slice(&matrix[q * stride..][..stride]);
-    for row in [&mut *of_p, of_q] {
+    for (row, which) in [(&mut *of_p, p), (&mut *of_q, q)] {
+        row.copy_from_slice(&matrix[which * stride..][..stride]);
+        for (number, above) in row[..which].iter_mut().zip(matrix.chunks_exact(stride)) {
+            *number = -above[which];
+        }
         (row[p], row[q]) = (E::default(), E::default());
     }
     for (j, row) in matrix.chunks_exact_mut(stride).enumerate() {
         let (of_j_p, of_j_q) = (-(of_p[j] * inverse), -(of_q[j] * inverse));
-        for ((number, &p), &q) in row.iter_mut().zip(&*of_p).zip(&*of_q) {
+        let first = (j + 1) / LANES * LANES;
+        for ((number, &p), &q) in row[first..].iter_mut().zip(&of_p[first..]).zip(&of_q[first..]) {
             *number = *number + of_j_p * q - of_j_q * p;
         }
+        // Where the column is below the diagonal, it is the row that counts.
         (row[p], row[q]) = (of_j_q, -of_j_p);
     }
     for (number, &q) in matrix[p * stride..][..stride].iter_mut().zip(&*of_q) {
@@ -106,7 +118,7 @@ fn pivot<E: Orbital>(matrix: &mut [E], stride: usize, p: usize, q: usize, invers
     for (number, &p) in matrix[q * stride..][..stride].iter_mut().zip(&*of_p) {
         *number = -(p * inverse);
     }
-    (matrix[p * stride + q], matrix[q * stride + p]) = (-inverse, inverse);
+    matrix[p * stride + q] = -inverse;
 }
 
 /// The Pfaffian of a matrix given by what is above its diagonal.
