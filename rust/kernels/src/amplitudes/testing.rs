@@ -12,6 +12,7 @@ use pulp::{Simd, WithSimd};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use std::array::from_fn;
+use std::cmp::Ordering;
 
 /// Checks what a walker says against the logarithm of the ratio of the moduli.
 pub(crate) fn check_odds(odds: Odds, expected: f64, allowed: f64) {
@@ -376,37 +377,33 @@ impl<const P: usize> RandomPfaffians<P> {
 /// A Pfaffian by elimination of its last two rows, once the largest number of the last one is their neighbour.
 fn pfaffian(modes: &[usize], number: &dyn Fn(usize, usize) -> Complex<f64>) -> Complex<f64> {
     let n = modes.len();
-    let mut matrix = vec![vec![Complex::default(); n]; n];
-    for a in 0..n {
-        for b in a + 1..n {
-            matrix[a][b] = number(modes[a], modes[b]);
-            matrix[b][a] = -matrix[a][b];
-        }
-    }
+    let pair = |a: usize, b: usize| match a.cmp(&b) {
+        Ordering::Less => number(modes[a], modes[b]),
+        Ordering::Equal => Complex::default(),
+        Ordering::Greater => -number(modes[b], modes[a]),
+    };
+    let mut matrix: Vec<Vec<_>> = (0..n).map(|a| (0..n).map(|b| pair(a, b)).collect()).collect();
     let mut product = Complex::new(1.0, 0.0);
     for last in (1..n).rev().step_by(2) {
         let pivot = (0..last).max_by(|&a, &b| matrix[last][a].norm().total_cmp(&matrix[last][b].norm()));
-        let pivot = pivot.expect("a row");
-        if pivot != last - 1 {
-            matrix.swap(pivot, last - 1);
-            matrix.iter_mut().for_each(|row| row.swap(pivot, last - 1));
+        let (pivot, before) = (pivot.expect("a row"), last - 1);
+        if pivot != before {
+            matrix.swap(pivot, before);
+            for row in &mut matrix {
+                row.swap(pivot, before);
+            }
             product = -product;
         }
-        product *= matrix[last - 1][last];
+        let of_pair = matrix[before][last];
+        product *= of_pair;
         if product == Complex::default() {
             break;
         }
-        for a in 0..last - 1 {
-            let factor = matrix[a][last] / matrix[last - 1][last];
-            for b in 0..last {
-                let of_pivot = matrix[last - 1][b];
-                matrix[a][b] -= factor * of_pivot;
-            }
-            for b in 0..last {
-                let of_pivot = matrix[b][last - 1];
-                matrix[b][a] -= factor * of_pivot;
-            }
-        }
+        let rest = |a: usize, b: usize| {
+            let change = matrix[a][before] * matrix[last][b] - matrix[a][last] * matrix[before][b];
+            matrix[a][b] + change / of_pair
+        };
+        matrix = (0..before).map(|a| (0..before).map(|b| rest(a, b)).collect()).collect();
     }
     product
 }

@@ -203,8 +203,8 @@ impl<E: Orbital> Sample<'_, '_, E> {
                 let larger = SignedLog { log: psi.log, phase: E::ONE };
                 let before = scale.over(larger);
                 scale = larger;
-                sum = sum * before;
-                row.iter_mut().flat_map(|row| row.iter_mut()).for_each(|number| *number = *number * before);
+                sum *= before;
+                row.iter_mut().flat_map(|row| row.iter_mut()).for_each(|number| *number *= before);
             }
             let psi = psi.over(scale);
             sum += psi;
@@ -213,7 +213,10 @@ impl<E: Orbital> Sample<'_, '_, E> {
             }
         }
         if let Some(row) = row {
-            row.iter_mut().for_each(|number| *number = *number / if sum == E::default() { E::ONE } else { sum });
+            let total = if sum == E::default() { E::ONE } else { sum };
+            for number in row {
+                *number /= total;
+            }
         }
         if is_zero { SignedLog::<E>::ZERO.logarithm() } else { scale.times(SignedLog::of(sum)).logarithm() }
     }
@@ -381,7 +384,7 @@ mod tests {
             [(1, 1, [1, 1, 0, 0, 0, 0]), (1, 3, [1, 0, 1, 1, 0, 1]), (4, 2, [0, 1, 1, 1, 1, 0])]
         {
             let mut owned = Owned::new(rng, symmetries, rotations);
-            let fermions = n.iter().filter(|&&n| n == 1).count();
+            let fermions = n.iter().map(|&n| usize::from(n)).sum();
             let (log_psi, rows) = owned.evaluate(&n, fermions);
             let psi = owned.psi(&n);
             assert!((log_psi.exp() - psi).norm() < 1e-12 * psi.norm(), "{log_psi} {psi}");

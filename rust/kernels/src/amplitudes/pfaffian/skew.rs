@@ -146,8 +146,9 @@ pub(super) fn dot<E: Orbital>(row: &[E], at: &[u32], x: &[E]) -> E {
     for ((sum, &place), &number) in sums.iter_mut().zip(rest).zip(&x[at.len() - rest.len()..]) {
         *sum += row[place as usize] * number;
     }
-    let [a, b, c, d, e, f, g, h] = sums;
-    ((a + b) + (c + d)) + ((e + f) + (g + h))
+    let first = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    let second = (sums[4] + sums[5]) + (sums[6] + sums[7]);
+    first + second
 }
 
 #[cfg(test)]
@@ -175,11 +176,9 @@ mod tests {
 
     fn random(rng: &mut StdRng, n: usize) -> Vec<Vec<Complex<f64>>> {
         let mut matrix = vec![vec![Complex::default(); n]; n];
-        for a in 0..n {
-            for b in a + 1..n {
-                matrix[a][b] = Complex::new(rng.random_range(-1.0..1.0), rng.random_range(-1.0..1.0));
-                matrix[b][a] = -matrix[a][b];
-            }
+        for (a, b) in (0..n).flat_map(|a| (a + 1..n).map(move |b| (a, b))) {
+            matrix[a][b] = Complex::new(rng.random_range(-1.0..1.0), rng.random_range(-1.0..1.0));
+            matrix[b][a] = -matrix[a][b];
         }
         matrix
     }
@@ -200,9 +199,9 @@ mod tests {
             assert!((found - expected).norm() < 1e-12 * (1.0 + expected.norm()), "{found} {expected}");
             let of_pair = pfaffian(n, |a, b| matrix[a][b]).over(SignedLog::ONE);
             assert!((of_pair - expected).norm() < 1e-12 * (1.0 + expected.norm()), "{of_pair} {expected}");
-            for a in 0..n {
+            for (a, row) in matrix.iter().enumerate() {
                 for b in 0..n {
-                    let sum: Complex<f64> = (0..n).map(|c| matrix[a][c] * inverse[c * stride + b]).sum();
+                    let sum: Complex<f64> = row.iter().enumerate().map(|(c, x)| x * inverse[c * stride + b]).sum();
                     assert!((sum - f64::from(u8::from(a == b))).norm() < 1e-11, "{a} {b}: {sum}");
                 }
             }

@@ -189,24 +189,27 @@ impl<E: Orbital> State<E> {
     #[inline(always)]
     fn row_of_empty(&self, pfaffians: &Pfaffians<E>, summand: usize, mode: u32, row: &mut [E]) {
         let pairs = pfaffians.row(summand, mode);
-        let factor = |mode: u32| pairs[mode as usize];
         let stride = row.len();
         row.fill(E::default());
         // Four rows at once: what is summed up is loaded and stored less often.
         let (fours, mut x) = (self.occupied.chunks_exact(4), self.x_of_all(pfaffians, summand));
         for (modes, others) in fours.clone().zip(x.chunks_exact((4 * stride).max(1))) {
-            let factors = [factor(modes[0]), factor(modes[1]), factor(modes[2]), factor(modes[3])];
+            let mut factors = [E::default(); 4];
+            for (factor, &mode) in factors.iter_mut().zip(modes) {
+                *factor = pairs[mode as usize];
+            }
             let (first, second) = others.split_at(2 * stride);
-            let ((a, b), (c, d)) = (first.split_at(stride), second.split_at(stride));
-            for ((((number, &a), &b), &c), &d) in row.iter_mut().zip(a).zip(b).zip(c).zip(d) {
-                *number += (factors[0] * a + factors[1] * b) + (factors[2] * c + factors[3] * d);
+            let (first, second) = (first.split_at(stride), second.split_at(stride));
+            let fours = first.0.iter().zip(first.1).zip(second.0.iter().zip(second.1));
+            for (number, ((&x0, &x1), (&x2, &x3))) in row.iter_mut().zip(fours) {
+                *number += (factors[0] * x0 + factors[1] * x1) + (factors[2] * x2 + factors[3] * x3);
             }
         }
         let rest = fours.remainder();
         x = &x[(self.occupied.len() - rest.len()) * stride..];
         for (&mode, x) in rest.iter().zip(x.chunks_exact(stride.max(1))) {
             for (number, &x) in row.iter_mut().zip(x) {
-                *number += factor(mode) * x;
+                *number += pairs[mode as usize] * x;
             }
         }
     }
@@ -363,7 +366,7 @@ impl<E: Orbital> State<E> {
             self.shares[summand] = found.over(self.psi);
             let total = E::sum(&self.shares);
             self.psi = self.psi.times(SignedLog::of(total));
-            self.shares.iter_mut().for_each(|share| *share = *share / total);
+            self.shares.iter_mut().for_each(|share| *share /= total);
         }
         is_exact
     }
