@@ -129,7 +129,17 @@ def settings(sites: int, electrons: int, **others: int) -> dict[str, int]:
 
 
 def itinerant(sites: int) -> File:
-    return File(0, [(site, 0) for site in range(sites)])
+    return local_spins(np.zeros(sites, int))
+
+
+def local_spins(is_local: np.ndarray) -> File:
+    return File(int(is_local.sum()), list(enumerate(is_local.astype(int))))
+
+
+def heisenberg(bonds: Sequence[tuple[int, int]], coupling: float) -> dict[str, list[tuple[Any, ...]]]:
+    """J S_i · S_j, for sites of which one is a local spin."""
+    factors = {"CoulombInter": -0.25, "Hund": -0.5, "Exchange": -0.5}
+    return {name: [(*bond, factor * coupling) for bond in bonds] for name, factor in factors.items()}
 
 
 def _ring() -> System:
@@ -257,6 +267,65 @@ def _equal() -> System:
     return System(files, settings(4, 4), -3.128022, 1.0e-3)
 
 
+def _heisenberg() -> System:
+    """A triplet of local spins on a ring, with second neighbours, projected onto the momentum π."""
+    sites = np.arange(8)
+    near = heisenberg(ring(8), 1.0)
+    far = heisenberg([(site, (site + 2) % 8) for site in range(8)], 0.3)
+    files = {
+        "LocSpin": local_spins(np.ones(8, int)),
+        **{name: terms(near[name] + far[name]) for name in near},
+        "Gutzwiller": indices(np.zeros(8, int)),
+        "Orbital": indices(np.arange(64).reshape(8, 8)),
+        "TransSym": projection([(sites + step) % 8 for step in range(8)], [(-1) ** step for step in range(8)]),
+    }
+    return System(files, settings(8, 0, **{"2Sz": 0, "NSPGaussLeg": 4, "NSPStot": 1, "NMPTrans": 8}), -1.356367, 2.7e-4)
+
+
+def _kondo() -> System:
+    """A Kondo chain with two electrons and complex pairs, projected onto a momentum of π/2.
+
+    Its local spins are on even sites.
+    """
+    sites = np.arange(8)
+    distance = (sites - sites[:, None]) % 8
+    bonds = [(site, (site + 2) % 8) for site in range(1, 8, 2)]
+    files = {
+        "LocSpin": local_spins(1 - sites % 2),
+        "Trans": terms(hops(bonds)),
+        "CoulombIntra": everywhere(8, 1.5),
+        **{name: terms(rows) for name, rows in heisenberg([(site, site + 1) for site in range(0, 8, 2)], 1.2).items()},
+        "Gutzwiller": indices(sites % 2),
+        "Jastrow": of_distances(np.minimum(distance, distance.T) + 10 * (sites % 2) * (sites % 2)[:, None]),
+        "Orbital": indices(np.arange(64).reshape(8, 8), is_complex=True),
+        "TransSym": projection([(sites + step) % 8 for step in range(0, 8, 2)], [1, 1j, -1, -1j]),
+    }
+    return System(files, settings(8, 2, **{"2Sz": 0, "NMPTrans": 4}), -4.070917, 5.7e-4)
+
+
+def _turned_spins() -> System:
+    """A Kondo chain with general pairs and spin-orbit coupling: the magnetisation isn't conserved."""
+    modes = [(site, spin) for spin in range(2) for site in range(6)]
+    both = [(first, second) for number, first in enumerate(modes) for second in modes[number + 1 :]]
+    pairs = [(*first, *second, number) for number, (first, second) in enumerate(both)]
+    turned = []
+    for i, j in ((3, 4), (4, 5), (5, 3)):
+        turned += [(i, s, j, 1 - s, 0.0, 0.4) for s in range(2)] + [(j, 1 - s, i, s, 0.0, -0.4) for s in range(2)]
+    field = [(site, spin, site, 1 - spin, 0.2, 0.0) for site in range(3) for spin in range(2)]
+    files = {
+        "LocSpin": local_spins(np.arange(6) < 3),
+        "Trans": terms(hops([(3, 4), (4, 5), (5, 3)]) + turned + field),
+        **{name: terms(rows) for name, rows in heisenberg([(site, site + 3) for site in range(3)], 1.0).items()},
+        "Gutzwiller": indices(np.arange(6) // 3),
+        "OrbitalGeneral": File(len(pairs), pairs + optimised(len(pairs)), is_complex=True),
+        "TransSym": projection([np.arange(6)], [1]),
+    }
+    given = settings(6, 0)
+    # Pairs of all fermions, of three local spins and three electrons.
+    del given["Ncond"]
+    return System(files, {**given, "Nelectron": 3}, -4.173520, 6.7e-4)
+
+
 def ring(sites: int) -> list[tuple[int, int]]:
     return [(site, (site + 1) % sites) for site in range(sites)]
 
@@ -268,6 +337,9 @@ SYSTEMS = {
     "antiperiodic": _antiperiodic(),
     "general": _general(),
     "equal": _equal(),
+    "heisenberg": _heisenberg(),
+    "kondo": _kondo(),
+    "turned_spins": _turned_spins(),
 }
 for _name, _system in SYSTEMS.items():
     _system.parameters = PARAMETERS / f"{_name}.dat"

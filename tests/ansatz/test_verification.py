@@ -162,3 +162,23 @@ def test_random_variables() -> None:
     same = perturbed(variables, 0.0, 1)
     jax.tree.map(np.testing.assert_array_equal, same, variables)
     assert perturbed({"params": {}}, 1.0, 0) == {"params": {}}
+
+
+def test_amplitudes_that_cancel_are_not_compared():
+    """A sum that vanishes by symmetry is rounding in one order of its terms, and other rounding in another."""
+    x, logs = jnp.zeros((4, 1)), np.array([-35.0, 1.0, 2.0, -40.0])
+
+    def function(change):
+        return lambda variables, x: jnp.asarray(logs + np.array(change), jnp.float64) * 1
+
+    own = function([0, 0, 0, 0])
+    for change, up_to_factor, is_same in (
+        ([3, 0, 0, -np.inf], True, True),
+        ([3, 0, 0, 0], False, False),
+        ([5, 5, 5, 5], True, True),
+        ([5, 5, 5, 5], False, False),
+        ([0, 1e-3, 0, 0], True, False),
+        ([20, 0, 0, 0], True, False),
+    ):
+        found = mismatch_reason(function(change), own, {}, x, up_to_factor=up_to_factor)
+        assert found == (None if is_same else WRONG)

@@ -10,11 +10,11 @@ import pytest
 
 import ferroket as fk
 from ferroket.ansatz.registry import find
-from mvmc_files import SYSTEMS, File, System, write
+from mvmc_files import SYSTEMS, File, System, terms, write
 
 mvmc = fk.models.mvmc
 
-_QUICK = ("momentum", "spin", "equal")
+_QUICK = ("momentum", "spin", "equal", "kondo")
 CASES = [pytest.param(name, marks=[] if name in _QUICK else pytest.mark.thorough) for name in SYSTEMS]
 
 
@@ -66,6 +66,8 @@ def test_parameters_go_back_and_forth(name, tmp_path):
             "new_orbitalAntiParallel_opt.dat",
             "new_orbitalParallel_opt.dat",
         },
+        "heisenberg": {"new_gutzwiller_opt.dat", "new_orbital_opt.dat"},
+        "turned_spins": {"new_gutzwiller_opt.dat", "new_orbital_general_opt.dat"},
     }.get(name, {"new_gutzwiller_opt.dat", "new_jastrow_opt.dat", "new_orbital_opt.dat"})
 
 
@@ -86,6 +88,82 @@ def test_states_go_on_here(tmp_path):
     assert kept.variables is None
     assert kept.optimised["models_2"]["jastrow"].tolist() == [True, False, True]
     assert kept.optimised["models_0"]["pairs"].shape == (12,)
+
+
+@pytest.mark.parametrize("name", ["heisenberg", "kondo", "turned_spins"])
+def test_local_spins_keep_their_fermion(name, tmp_path):
+    system = SYSTEMS[name]
+    loaded = mvmc.load(write(tmp_path, system), system.parameters)
+    is_local = np.array([local for _, local in system.files["LocSpin"].rows], bool)
+    occupations = np.asarray(loaded.hilbert.all_states()).reshape(-1, 2, len(is_local)).sum(axis=1)
+    assert (occupations[:, is_local] == 1).all()
+    assert is_local.all() or (occupations[:, ~is_local].min() == 0 and occupations[:, ~is_local].max() == 2)
+    sampler = fk.sampler.MetropolisHamiltonian(loaded.hilbert, hamiltonian=loaded.hamiltonian, n_chains=16)
+    samplers = [sampler]
+    if name != "turned_spins":  # its magnetisation isn't conserved
+        edges = [(i, j) for i in range(len(is_local)) for j in range(i)]
+        samplers.append(fk.sampler.MetropolisSiteExchange(loaded.hilbert, clusters=edges, n_chains=16))
+    for chains in samplers:
+        state = nk.vqs.MCState(chains, loaded.model, variables=loaded.variables, n_samples=2048, seed=1)
+        assert fk.explain(state, loaded.hamiltonian).path == "known ratios"
+        assert fk.sampler.explain(state).path == "chains in Rust"
+        found = state.expect(loaded.hamiltonian)
+        assert abs(found.mean - energy(loaded)) < 5 * found.error_of_mean
+
+
+def test_numbers_of_local_spins_and_terms_are_checked(tmp_path):
+    for name, file, line, text, message in (
+        (
+            "kondo",
+            "locspin.def",
+            2,
+            "NLocSpin 5",
+            "line 2: the header says that there are 5 local spins, but the li",
+        ),
+        ("kondo", "modpara.def", 10, "Ncond 3", "line 10: Ncond is even: fermions are paired"),
+        ("kondo", "modpara.def", 10, "Ncond 10", "line 10: Ncond is from 0 to 8, .* 4 sites without a local spin, but"),
+        ("kondo", "modpara.def", 10, "Nelectron 1", "line 10: Nelectron .* pairs of all fermions, from 2 to 6, with"),
+        ("heisenberg", "modpara.def", 10, "Ncond 2", "line 10: Ncond is from 0 to 0"),
+        (
+            "turned_spins",
+            "modpara.def",
+            13,
+            "Ncond 2",
+            "line 13: .* the 3 local spins in .*locspin.def and an even",
+        ),
+        (
+            "kondo",
+            "trans.def",
+            6,
+            "1 0 2 0 1 0",
+            "line 6: site 2 has a local spin, one fermion that stays there: lea",
+        ),
+    ):
+        namelist = write(tmp_path / name, SYSTEMS[name])
+        path = namelist.parent / file
+        lines = path.read_text().splitlines()
+        lines[line - 1] = text
+        path.write_text("\n".join(lines) + "\n")
+        with pytest.raises(ValueError, match=re.escape(str(path)) + ".*" + message):
+            mvmc.load(namelist)
+
+
+def test_terms_that_vanish_on_local_spins_are_read(tmp_path):
+    """Pairs hop to no local spin, and a hop with weight 0 is none."""
+    kondo = SYSTEMS["kondo"]
+    own = energy(mvmc.load(write(tmp_path / "own", kondo), kondo.parameters))
+    # These are exchanges, too.
+    four = []
+    for i, j, coupling in kondo.files["Exchange"].rows:
+        four += [(i, s, j, s, j, 1 - s, i, 1 - s, coupling, 0.0) for s in range(2)]
+    with_more = changed(
+        kondo,
+        Trans=terms([*kondo.files["Trans"].rows, (0, 0, 1, 0, 0.0, 0.0), (1, 0, 0, 0, 0.0, 0.0)]),
+        PairHop=terms([(0, 1, 0.7)]),
+        Exchange=None,
+        InterAll=terms(four),
+    )
+    assert energy(mvmc.load(write(tmp_path / "more", with_more), kondo.parameters)) == pytest.approx(own)
 
 
 def test_what_is_absent_is_zero_or_none(tmp_path):
@@ -223,13 +301,25 @@ WRONG = [
     ("modpara.def", 9, "", ValueError, "modpara.def: there is no line Nsite"),
     ("modpara.def", 9, "Nsite 0", ValueError, "Nsite is 1 or more"),
     ("modpara.def", 10, "Ncond 5", ValueError, "line 10: Ncond is even"),
-    ("modpara.def", 10, "Ncond 14", ValueError, "14 electrons, as ModPara says, don't fit on 6 sites"),
+    (
+        "modpara.def",
+        10,
+        "Ncond 14",
+        ValueError,
+        "line 10: Ncond is from 0 to 12, two electrons on each of 6 sites",
+    ),
+    ("modpara.def", 10, "Ncond 0", ValueError, "line 10: there is one pair of fermions or more, but got 'Ncond 0'"),
+    ("modpara.def", 10, "Nelectron 7", ValueError, "line 10: Nelectron is the number of pairs .* from 0 to 6, but got"),
     ("modpara.def", 10, "Ncond 6.5", ValueError, "Ncond is an integer"),
     ("modpara.def", 13, "NMPTrans 0", ValueError, "NMPTrans isn't 0, and NSPGaussLeg is 1 or more, but got 0, 1"),
     ("modpara.def", 13, "NMPTrans 2", ValueError, "NMPTrans takes 2 symmetries, but there are 1"),
     ("modpara.def", 14, "2Sz 1", ValueError, "line 14: 2Sz of 6 fermions is even"),
     ("modpara.def", 14, "2Sz 2", ValueError, "pairs of unequal spins alone have no magnetisation, but 2Sz is 2"),
-    ("locspin.def", 6, "0 1", NotImplementedError, "locspin.def, line 6: local spins aren't supported"),
+    ("locspin.def", 6, "0 1", ValueError, "locspin.def, line 2: .* 0 local spins, but the lines below have 1: change"),
+    ("locspin.def", 6, "0 2", ValueError, "locspin.def, line 6: a site has a local spin, 1, or it has none, 0, but"),
+    ("locspin.def", 6, "6 0", ValueError, "locspin.def, line 6: sites are numbered from 0 to 5"),
+    ("locspin.def", 6, "1 0", ValueError, "locspin.def, line 7: each site is there once"),
+    ("locspin.def", 6, "", ValueError, "say that 6 lines follow, 6, but there are 5"),
     (
         "trans.def",
         6,

@@ -107,18 +107,14 @@ def _mismatch(ansatz: Ansatz, model: Any, variables: Any, hilbert: Any) -> str |
 
         def of_ansatz(variables: Any, x: jax.Array) -> jax.Array:
             first, step = first_and_step(sites, jnp.result_type(float, *jax.tree.leaves(variables)))
-            log_psi = ansatz.amplitudes(model, variables, first, step).log_psi((x - first) / step)
-            return log_psi - log_psi[0]
-
-        def of_model(variables: Any, x: jax.Array) -> jax.Array:
-            log_psi = with_primitives(model.apply)(variables, x)
-            return log_psi - log_psi[0]
+            return ansatz.amplitudes(model, variables, first, step).log_psi((x - first) / step)
 
         if are_traced(variables):
             return TRACED
         # Large parameters in single precision would leave differences of logarithms no digits.
         precise = jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float64)), variables)
-        return mismatch_reason(of_ansatz, of_model, precise, subject.configurations())
+        of_model = with_primitives(model.apply)
+        return mismatch_reason(of_ansatz, of_model, precise, subject.configurations(), up_to_factor=True)
 
     found = cached_answer("amplitudes", subject, variables, answer)
     # Then what tells is the exact class of the model, and the shapes of its parameters.

@@ -133,7 +133,9 @@ def differs_alone(log_psi: LogPsi, variables: Any, x: jax.Array) -> bool:
     return mismatch_reason(alone, log_psi, variables, x) is not None
 
 
-def mismatch_reason(found: LogPsi, own: LogPsi, variables: Any, x: jax.Array) -> str | None:
+def mismatch_reason(
+    found: LogPsi, own: LogPsi, variables: Any, x: jax.Array, *, up_to_factor: bool = False
+) -> str | None:
     """Why two functions aren't the same network, as the end of a sentence; None if they are, up to rounding.
 
     Args:
@@ -141,6 +143,8 @@ def mismatch_reason(found: LogPsi, own: LogPsi, variables: Any, x: jax.Array) ->
         own: The network.
         variables: Its variables.
         x: Configurations ``(n, N)``.
+        up_to_factor: Whether the functions may differ by a factor of ψ. Then neither are amplitudes compared of which
+            nothing is left but rounding, where the terms of a sum cancel by symmetry.
     """
 
     @jax.jit
@@ -148,7 +152,11 @@ def mismatch_reason(found: LogPsi, own: LogPsi, variables: Any, x: jax.Array) ->
         a, b = found(variables, x), own(variables, x)
         precise = jnp.promote_types(b.dtype, jnp.float32)
         a, b = a.astype(jnp.promote_types(precise, a.dtype)), b.astype(precise)
-        tolerance = 10 * jnp.finfo(precise).eps ** 0.5
+        epsilon = jnp.finfo(precise).eps
+        tolerance = 10 * epsilon**0.5
+        if up_to_factor:
+            largest = jnp.argmax(jnp.where(jnp.isfinite(b), b.real, -jnp.inf))
+            a, b = a - a[largest], b - b[largest]
         is_number = jnp.isfinite(a) & jnp.isfinite(b)
         difference = jnp.where(is_number, a - b, 0)
         # Phases are the same up to whole turns.
@@ -156,6 +164,9 @@ def mismatch_reason(found: LogPsi, own: LogPsi, variables: Any, x: jax.Array) ->
         is_close = distance < tolerance * (1 + jnp.abs(jnp.where(is_number, b, 0)))
         is_zero = jnp.isneginf(a.real) & jnp.isneginf(b.real)  # ψ = 0, of any phase
         is_same = jnp.where(is_number, is_close, (a == b) | (jnp.isnan(a) & jnp.isnan(b)) | is_zero)
+        if up_to_factor:
+            cancels = 0.75 * jnp.log(epsilon)
+            is_same |= (a.real < cancels) & (b.real < cancels)
         return is_same.all(), is_number.any()
 
     if are_traced(variables, x):

@@ -11,19 +11,21 @@ Term = tuple[tuple[int, int], ...]
 """A product of creators (mode, 1) and annihilators (mode, 0)."""
 
 
-def read_hamiltonian(files: dict[str, Path], hilbert: Any) -> Any:
+def read_hamiltonian(files: dict[str, Path], hilbert: Any, is_local: tuple[bool, ...]) -> Any:
     """The sum of the terms in all files.
 
     Args:
         files: The files by their keywords.
         hilbert: The space. Spin σ on site i is mode i + σ L.
+        is_local: Of each site: whether it has a local spin.
 
     Returns:
         A :class:`~ferroket.operator.FermionOperator2nd`, or None if there is no file of terms.
 
     Raises:
         FileNotFoundError: A file isn't there.
-        ValueError: A file's lines aren't those of its terms, or the sum isn't Hermitian.
+        ValueError: A file's lines aren't those of its terms, a term moves the fermion of a local spin, or the sum isn't
+            Hermitian.
     """
     weights: dict[Term, complex] = defaultdict(complex)
     named = [keyword for keyword in _READERS if keyword in files]
@@ -32,6 +34,9 @@ def read_hamiltonian(files: dict[str, Path], hilbert: Any) -> Any:
         (lines,) = definition.take(definition.count)
         for line in lines:
             for term, weight in _READERS[keyword](line, hilbert.n_orbitals):
+                # Pairs hop to where there are none, and from where there are two fermions: never on local spins.
+                if weight and keyword != "pairhop":
+                    _check_local_spins(line, term, is_local)
                 weights[term] += weight
     if not named:
         return None
@@ -45,6 +50,19 @@ def read_hamiltonian(files: dict[str, Path], hilbert: Any) -> Any:
         names = ", ".join(str(files[keyword]) for keyword in named)
         raise ValueError(f"the sum of the terms in {names} isn't Hermitian: name each term and its adjoint")
     return operator
+
+
+def _check_local_spins(line: Line, term: Term, is_local: tuple[bool, ...]) -> None:
+    """Raises an error if a term takes a fermion from the site of a local spin, or adds one."""
+    change = [0] * len(is_local)
+    for mode, creates in term:
+        change[mode % len(is_local)] += 2 * creates - 1
+    for site, added in enumerate(change):
+        if added and is_local[site]:
+            raise line.wrong(
+                f"site {site} has a local spin, one fermion that stays there: leave out this term, or give the site a "
+                "0 in the file of LocSpin"
+            )
 
 
 def _bilinear(i: int, j: int) -> Term:

@@ -19,7 +19,8 @@ class Loaded:
     """What mVMC's files say: a space, a Hamiltonian on it, and a wave function."""
 
     hilbert: Any
-    """The :class:`netket.hilbert.SpinOrbitalFermions`. Spin σ on site i is mode i + σ L, with mVMC's σ of 0 and 1."""
+    """The :class:`netket.hilbert.SpinOrbitalFermions`. Spin σ on site i is mode i + σ L, with mVMC's σ of 0 and 1. If
+    there are local spins, its :class:`~ferroket.hilbert.SiteOccupations` keep one fermion on each of their sites."""
 
     hamiltonian: Any
     """The :class:`~ferroket.operator.FermionOperator2nd`, or None if the list of files names no terms."""
@@ -46,8 +47,12 @@ def load(namelist: str | PathLike[str], parameters: str | PathLike[str] | None =
     Read are the files of the Hamiltonian (``Trans``, ``CoulombIntra``, ``CoulombInter``, ``Hund``, ``PairHop``,
     ``Exchange``, ``InterAll``), of the wave function (``Gutzwiller``, ``Jastrow``, ``DH2``, ``DH4``, ``Orbital``,
     ``OrbitalAntiParallel``, ``OrbitalParallel``, ``OrbitalGeneral``, ``TransSym``) and of initial parameters
-    (``InGutzwiller`` and so on), and of ``modpara.def`` the number of sites and electrons, 2 S_z, and the projections.
-    The state is the same up to a factor, which mVMC changes, too.
+    (``InGutzwiller`` and so on), of ``LocSpin`` the sites of local spins, and of ``modpara.def`` the number of sites
+    and electrons, 2 S_z, and the projections. The state is the same up to a factor, which mVMC changes, too.
+
+    A local spin is a site with one fermion. ``Ncond`` counts the electrons on the other sites, ``Nelectron`` the pairs
+    of all fermions. Chains need moves that exchange spins: those of ``fk.sampler.MetropolisSiteExchange``, or of
+    ``fk.sampler.MetropolisHamiltonian``, which flips spins, too, if the Hamiltonian does.
 
     As in mVMC a file of parameters that the list names has precedence; correlation factors without parameters are 0;
     and with real parameters the weights of ``TransSym`` are their real parts.
@@ -63,18 +68,18 @@ def load(namelist: str | PathLike[str], parameters: str | PathLike[str] | None =
     Raises:
         FileNotFoundError: A file isn't there.
         ValueError: A file isn't as mVMC reads it, or doesn't fit the others. The message says which line.
-        NotImplementedError: There are local spins, restricted Boltzmann machines, backflow, or optimised weights of a
-            projection.
+        NotImplementedError: There are restricted Boltzmann machines, backflow, or optimised weights of a projection.
     """
     path = Path(namelist)
     files = read_namelist(path)
     if "modpara" not in files:
         raise ValueError(f"{path}: there is no entry ModPara")
-    hilbert, model, layout, optimised = read_wave_function(files, read_settings(files["modpara"]))
+    settings = read_settings(files["modpara"], files.get("locspin"))
+    hilbert, model, layout, optimised = read_wave_function(files, settings)
     values = _values(files, None if parameters is None else Path(parameters), layout)
     return Loaded(
         hilbert,
-        read_hamiltonian(files, hilbert),
+        read_hamiltonian(files, hilbert, settings.is_local),
         model,
         None if values is None else layout.variables(values),
         layout.tree(optimised),

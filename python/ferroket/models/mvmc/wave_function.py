@@ -7,6 +7,7 @@ from typing import Any
 import netket as nk
 import numpy as np
 
+from ferroket.hilbert import SiteOccupations
 from ferroket.models.correlations import DensityJastrow, DoublonHolon, Gutzwiller
 from ferroket.models.mvmc.files import Definition, Line, read_definition, read_keywords
 from ferroket.models.mvmc.parameters import Block, Layout
@@ -30,10 +31,13 @@ class Indices:
 
 @dataclass(frozen=True)
 class Settings:
-    """What ``modpara.def`` says of the wave function."""
+    """What ``modpara.def`` and ``locspn.def`` say of the wave function."""
 
     n_sites: int
+    is_local: tuple[bool, ...]
+    """Of each site: whether it has a local spin, one fermion that stays there."""
     n_pairs: int
+    """Of all fermions, those of local spins included."""
     twice_magnetisation: int | None
     """2 S_z, or None if the file doesn't fix it."""
     n_rotations: int
@@ -42,12 +46,16 @@ class Settings:
     antiperiodic: bool
 
 
-def read_settings(path: Path) -> Settings:
-    """The settings in ``modpara.def``.
+def read_settings(path: Path, local_spins: Path | None = None) -> Settings:
+    """The settings in ``modpara.def``, and the sites of local spins.
+
+    Args:
+        path: The file of settings.
+        local_spins: The file of local spins; without one there are none.
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: One that has to be there isn't, or a number is out of its range.
+        ValueError: One that has to be there isn't, or a number is out of its range, or doesn't fit the others.
     """
     lines = read_keywords(path)
 
@@ -65,12 +73,9 @@ def read_settings(path: Path) -> Settings:
     n_sites = integer("Nsite")
     if n_sites < 1:
         raise lines["nsite"].wrong("Nsite is 1 or more")
-    if "ncond" in lines:
-        n_pairs, odd = divmod(integer("Ncond"), 2)
-        if odd:
-            raise lines["ncond"].wrong("Ncond is even: fermions are paired")
-    else:
-        n_pairs = integer("Nelectron") if "nelectron" in lines else integer("Ne")
+    is_local = (False,) * n_sites if local_spins is None else _read_local_spins(local_spins, n_sites)
+    name = next((name for name in ("Ncond", "Nelectron") if name.lower() in lines), "Ne")
+    n_pairs = _pairs(integer(name), lines[name.lower()], is_local, local_spins)
     symmetries = integer("NMPTrans", 0)
     rotations = integer("NSPGaussLeg", 1)
     if symmetries == 0 or rotations < 1:
@@ -79,8 +84,72 @@ def read_settings(path: Path) -> Settings:
     if magnetisation is not None and (magnetisation % 2 or abs(magnetisation) > 2 * n_pairs):
         raise lines["2sz"].wrong(f"2Sz of {2 * n_pairs} fermions is even, and at most as large")
     return Settings(
-        n_sites, n_pairs, magnetisation, rotations, integer("NSPStot", 0), abs(symmetries), antiperiodic=symmetries < 0
+        n_sites,
+        is_local,
+        n_pairs,
+        magnetisation,
+        rotations,
+        integer("NSPStot", 0),
+        abs(symmetries),
+        antiperiodic=symmetries < 0,
     )
+
+
+def _read_local_spins(path: Path, n_sites: int) -> tuple[bool, ...]:
+    definition = read_definition(path)
+    (lines,) = definition.take(n_sites)
+    found: dict[int, bool] = {}
+    for line in lines:
+        what = "a site and whether it has a local spin"
+        (site,), number = line.sites((0,), n_sites, what), line.integers(2, what)[1]
+        if number not in (0, 1):
+            raise line.wrong("a site has a local spin, 1, or it has none, 0")
+        if site in found:
+            raise line.wrong("each site is there once")
+        found[site] = bool(number)
+    if sum(found.values()) != definition.count:
+        raise ValueError(
+            f"{path}, line 2: the header says that there are {definition.count} local spins, but the lines below have "
+            f"{sum(found.values())}: change the header, or which sites have a 1"
+        )
+    return tuple(found[site] for site in range(n_sites))
+
+
+def _pairs(number: int, line: Line, is_local: tuple[bool, ...], local_spins: Path | None) -> int:
+    """How many pairs of fermions there are, those of local spins included.
+
+    Args:
+        number: Of electrons that are no local spins, if the line is that of Ncond, and else of pairs.
+        line: The line that has it.
+        is_local: Of each site: whether it has a local spin.
+        local_spins: The file that says so.
+
+    Raises:
+        ValueError: The fermions are none or an odd number, or they don't fit on the sites.
+    """
+    n_local, name = sum(is_local), line.words[0]
+    places = 2 * (len(is_local) - n_local)
+    if line.words[0].lower() == "ncond":
+        if number % 2:
+            raise line.wrong("Ncond is even: fermions are paired")
+        if n_local % 2:
+            raise line.wrong(
+                f"fermions are paired, but with the {n_local} local spins in {local_spins} and an even Ncond there is "
+                "an odd number: make another site a local spin, or one fewer"
+            )
+        if not 0 <= number <= places:
+            others = " without a local spin" if n_local else ""
+            raise line.wrong(f"Ncond is from 0 to {places}, two electrons on each of {places // 2} sites{others}")
+        n_pairs = (number + n_local) // 2
+    else:
+        n_pairs = number
+        least, most = (n_local + 1) // 2, (n_local + places) // 2
+        if not least <= n_pairs <= most:
+            of_local = f", with the {n_local} local spins in {local_spins}" if n_local else ""
+            raise line.wrong(f"{name} is the number of pairs of all fermions, from {least} to {most}{of_local}")
+    if n_pairs == 0:
+        raise line.wrong("there is one pair of fermions or more")
+    return n_pairs
 
 
 def read_wave_function(files: dict[str, Path], settings: Settings) -> tuple[Any, Product, Layout, np.ndarray]:
@@ -93,9 +162,7 @@ def read_wave_function(files: dict[str, Path], settings: Settings) -> tuple[Any,
     Raises:
         FileNotFoundError: A file isn't there.
         ValueError: The files don't fit each other.
-        NotImplementedError: There are local spins.
     """
-    _check_no_local_spins(files, settings)
     general = _is_general(files)
     hilbert = _hilbert(settings, general=general)
     correlations = {
@@ -126,18 +193,6 @@ def read_wave_function(files: dict[str, Path], settings: Settings) -> tuple[Any,
     return hilbert, Product(tuple(models)), layout, optimised
 
 
-def _check_no_local_spins(files: dict[str, Path], settings: Settings) -> None:
-    if "locspin" not in files:
-        return
-    (lines,) = read_definition(files["locspin"]).take(settings.n_sites)
-    for line in lines:
-        if line.integers(2, "a site and whether it has a local spin")[1]:
-            raise NotImplementedError(
-                f"{line.path}, line {line.number}: local spins aren't supported, only sites that electrons leave and "
-                "enter: the space of a pair product has no sites with one electron each"
-            )
-
-
 def _is_general(files: dict[str, Path]) -> bool:
     """Whether pairs of equal spins have parameters, too.
 
@@ -156,18 +211,20 @@ def _is_general(files: dict[str, Path]) -> bool:
 
 
 def _hilbert(settings: Settings, *, general: bool) -> Any:
-    magnetisation = settings.twice_magnetisation
-    if not 0 < settings.n_pairs <= settings.n_sites:
-        raise ValueError(f"{2 * settings.n_pairs} electrons, as ModPara says, don't fit on {settings.n_sites} sites")
+    n_sites, magnetisation = settings.n_sites, settings.twice_magnetisation
     if not general and magnetisation:
         raise ValueError(f"pairs of unequal spins alone have no magnetisation, but 2Sz is {magnetisation}")
+    constraint = None
+    if any(settings.is_local):
+        fewest = [int(is_local) for is_local in settings.is_local]
+        constraint = SiteOccupations(n_sites, fewest, [2 - number for number in fewest])
     if general and magnetisation is None:
-        return nk.hilbert.SpinOrbitalFermions(settings.n_sites, s=1 / 2, n_fermions=2 * settings.n_pairs)
+        return nk.hilbert.SpinOrbitalFermions(n_sites, s=1 / 2, n_fermions=2 * settings.n_pairs, constraint=constraint)
     half = (magnetisation or 0) // 2
     counts = settings.n_pairs + half, settings.n_pairs - half
-    if max(counts) > settings.n_sites:
-        raise ValueError(f"{counts} fermions of each spin don't fit on {settings.n_sites} sites")
-    return nk.hilbert.SpinOrbitalFermions(settings.n_sites, s=1 / 2, n_fermions_per_spin=counts)
+    if max(counts) > n_sites:
+        raise ValueError(f"{counts} fermions of each spin don't fit on {n_sites} sites")
+    return nk.hilbert.SpinOrbitalFermions(n_sites, s=1 / 2, n_fermions_per_spin=counts, constraint=constraint)
 
 
 def _rotations(settings: Settings) -> np.ndarray | None:
