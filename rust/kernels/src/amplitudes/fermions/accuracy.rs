@@ -4,8 +4,9 @@
 /// summand is that much smaller than elsewhere: with errors as much larger, which others wouldn't share.
 pub(crate) const LARGEST: f64 = 1e5;
 
-/// If a pivot is larger or smaller, all numbers are computed anew, and also if the product of some of them is.
-const MODERATE: std::ops::Range<f64> = 1.0 / 1024.0..1024.0;
+/// If a pivot is larger or smaller, all numbers are computed anew, and also if the product of some of them is: where numbers have
+/// become as large, and small again, errors are larger by the square.
+const MODERATE: std::ops::Range<f64> = 1.0 / 64.0..64.0;
 
 /// After so many moves all numbers are computed anew.
 pub(crate) const MOVES: usize = 256;

@@ -5,7 +5,7 @@ use crate::amplitudes::fermions::{Orbital, SignedLog};
 use crate::numbers::with_subnormals;
 use pulp::{NullaryFnOnce, Scalar, Simd};
 
-/// Makes a skew-symmetric matrix of n rows, one behind the other, its inverse, and gives its Pfaffian. If that is 0, or no
+/// Makes a skew-symmetric matrix of n rows, as long as a multiple of [`LANES`], its inverse, and gives its Pfaffian. If that is 0, or no
 /// number, the matrix is left without meaning; but `instead` may give a number that takes the place of a pivot that is 0.
 ///
 /// It is Gauss's and Jordan's elimination: A tableau is pivoted on a row p that is left and on the other one q with the largest
@@ -106,9 +106,7 @@ fn pivot<E: Orbital>(matrix: &mut [E], stride: usize, p: usize, q: usize, invers
     for (j, row) in matrix.chunks_exact_mut(stride).enumerate() {
         let (of_j_p, of_j_q) = (-(of_p[j] * inverse), -(of_q[j] * inverse));
         let first = (j + 1) / LANES * LANES;
-        for ((number, &p), &q) in row[first..].iter_mut().zip(&of_p[first..]).zip(&of_q[first..]) {
-            *number = *number + of_j_p * q - of_j_q * p;
-        }
+        add_pair(&mut row[first..], of_j_p, &of_q[first..], -of_j_q, &of_p[first..]);
         // Where the column is below the diagonal, it is the row that counts.
         (row[p], row[q]) = (of_j_q, -of_j_p);
     }
@@ -121,12 +119,24 @@ fn pivot<E: Orbital>(matrix: &mut [E], stride: usize, p: usize, q: usize, invers
     matrix[p * stride + q] = -inverse;
 }
 
+/// Adds `a x + b y` to a row, as long as a multiple of [`LANES`].
+#[inline(always)]
+pub(super) fn add_pair<E: Orbital>(row: &mut [E], a: E, x: &[E], b: E, y: &[E]) {
+    let (row, x, y) = (row.as_chunks_mut::<LANES>().0, x.as_chunks::<LANES>().0, y.as_chunks::<LANES>().0);
+    for ((row, x), y) in row.iter_mut().zip(x).zip(y) {
+        for lane in 0..LANES {
+            row[lane] += a * x[lane] + b * y[lane];
+        }
+    }
+}
+
 /// The Pfaffian of a matrix given by what is above its diagonal.
 pub(super) fn pfaffian<E: Orbital>(n: usize, number: impl Fn(usize, usize) -> E) -> SignedLog<E> {
-    let mut matrix = vec![E::default(); n * n];
+    let stride = n.next_multiple_of(LANES);
+    let mut matrix = vec![E::default(); n * stride];
     for a in 0..n {
         for b in a + 1..n {
-            (matrix[a * n + b], matrix[b * n + a]) = (number(a, b), -number(a, b));
+            (matrix[a * stride + b], matrix[b * stride + a]) = (number(a, b), -number(a, b));
         }
     }
     invert(Scalar::new(), &mut matrix, n, &mut Vec::new(), &mut Vec::new(), || None)
@@ -188,7 +198,7 @@ mod tests {
         let rng = &mut StdRng::seed_from_u64(1);
         for n in [0, 2, 4, 6, 8] {
             let matrix = random(rng, n);
-            let stride = (n + 3).max(1);
+            let stride = n.next_multiple_of(LANES).max(1);
             let mut inverse = vec![Complex::default(); n * stride];
             for (row, of) in inverse.chunks_exact_mut(stride).zip(&matrix) {
                 row[..n].copy_from_slice(of);

@@ -1,7 +1,7 @@
 //! Pfaffians at one configuration.
 
 use super::Pfaffians;
-use super::skew::{dot, invert, pfaffian};
+use super::skew::{add_pair, dot, invert, pfaffian};
 use crate::amplitudes::fermions::accuracy::{LARGEST, MOVES, Pivots, RESIDUAL};
 use crate::amplitudes::fermions::moves::{Move, Moves};
 use crate::amplitudes::fermions::{Orbital, SignedLog};
@@ -191,26 +191,10 @@ impl<E: Orbital> State<E> {
         let pairs = pfaffians.row(summand, mode);
         let stride = row.len();
         row.fill(E::default());
-        // Four rows at once: what is summed up is loaded and stored less often.
-        let (fours, mut x) = (self.occupied.chunks_exact(4), self.x_of_all(pfaffians, summand));
-        for (modes, others) in fours.clone().zip(x.chunks_exact((4 * stride).max(1))) {
-            let mut factors = [E::default(); 4];
-            for (factor, &mode) in factors.iter_mut().zip(modes) {
-                *factor = pairs[mode as usize];
-            }
-            let (first, second) = others.split_at(2 * stride);
-            let (first, second) = (first.split_at(stride), second.split_at(stride));
-            let fours = first.0.iter().zip(first.1).zip(second.0.iter().zip(second.1));
-            for (number, ((&x0, &x1), (&x2, &x3))) in row.iter_mut().zip(fours) {
-                *number += (factors[0] * x0 + factors[1] * x1) + (factors[2] * x2 + factors[3] * x3);
-            }
-        }
-        let rest = fours.remainder();
-        x = &x[(self.occupied.len() - rest.len()) * stride..];
-        for (&mode, x) in rest.iter().zip(x.chunks_exact(stride.max(1))) {
-            for (number, &x) in row.iter_mut().zip(x) {
-                *number += pairs[mode as usize] * x;
-            }
+        let (twos, x) = (self.occupied.chunks_exact(2), self.x_of_all(pfaffians, summand));
+        for (modes, x) in twos.zip(x.chunks_exact((2 * stride).max(1))) {
+            let (first, second) = x.split_at(stride);
+            add_pair(row, pairs[modes[0] as usize], first, pairs[modes[1] as usize], second);
         }
     }
 
@@ -335,19 +319,18 @@ impl<E: Orbital> State<E> {
         let (of_empty, of_place) = rows.split_at_mut(stride);
         self.row_of_empty(pfaffians, summand, to, of_empty);
         let x = &mut self.x[summand * n * stride..][..n * stride];
-        of_place.copy_from_slice(&x[place * stride..][..stride]);
         let pivot = of_empty[place];
         let inverse = E::ONE / pivot;
+        for (number, &of_row) in of_place.iter_mut().zip(&x[place * stride..][..stride]) {
+            *number = of_row * inverse;
+        }
+        // Rounding leaves X skew-symmetric, since a sum of two products is that of the same two with the other sign: what is not
+        // would grow with each small pivot.
         for (j, row) in x.chunks_exact_mut(stride).enumerate() {
-            let (of_j_place, of_j_empty) = (of_place[j] * inverse, of_empty[j] * inverse);
-            for ((number, &empty), &place) in row.iter_mut().zip(&*of_empty).zip(&*of_place) {
-                *number = *number + of_j_place * empty - of_j_empty * place;
-            }
-            row[place] = -of_j_place;
+            add_pair(row, of_place[j], of_empty, -of_empty[j], of_place);
+            row[place] = -of_place[j];
         }
-        for (number, &of_place) in x[place * stride..][..stride].iter_mut().zip(&*of_place) {
-            *number = of_place * inverse;
-        }
+        x[place * stride..][..stride].copy_from_slice(of_place);
         self.rows = rows;
         pivot
     }
