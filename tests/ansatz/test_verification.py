@@ -172,13 +172,14 @@ def test_amplitudes_that_cancel_are_not_compared():
         return lambda variables, x: jnp.asarray(logs + np.array(change), jnp.float64) * 1
 
     own = function([0, 0, 0, 0])
-    for change, up_to_factor, is_same in (
-        ([3, 0, 0, -np.inf], True, True),
-        ([3, 0, 0, 0], False, False),
-        ([5, 5, 5, 5], True, True),
-        ([5, 5, 5, 5], False, False),
-        ([0, 1e-3, 0, 0], True, False),
-        ([20, 0, 0, 0], True, False),
+    for change, settings, is_same in (
+        ([3, 0, 0, -np.inf], {"up_to_factor": True, "may_cancel": True}, True),
+        ([3, 0, 0, 0], {"up_to_factor": True}, False),
+        ([3, 0, 0, 0], {}, False),
+        ([5, 5, 5, 5], {"up_to_factor": True}, True),
+        ([5, 5, 5, 5], {}, False),
+        ([0, 1e-3, 0, 0], {"up_to_factor": True, "may_cancel": True}, False),
+        ([20, 0, 0, 0], {"up_to_factor": True, "may_cancel": True}, False),
     ):
-        found = mismatch_reason(function(change), own, {}, x, up_to_factor=up_to_factor)
+        found = mismatch_reason(function(change), own, {}, x, **settings)
         assert found == (None if is_same else WRONG)

@@ -32,6 +32,11 @@ class Amplitudes(ABC):
     kernel: str
     """The end of the names of their kernels in Rust."""
 
+    @property
+    def is_sum(self) -> bool:
+        """Whether ψ is a sum, whose terms may cancel."""
+        return False
+
     @abstractmethod
     def arrays(self) -> list[jax.Array]:
         """The arrays that the kernels take.
@@ -158,6 +163,11 @@ class SlaterAmplitudes(Amplitudes):
 
     kernel = "slater"
 
+    @property
+    def is_sum(self) -> bool:
+        """See :class:`Amplitudes`."""
+        return len(self.orbitals[0]) > 1
+
     def arrays(self) -> list[jax.Array]:
         """See :class:`Amplitudes`."""
         return _planes(jnp.concatenate([sector.reshape(len(sector), -1) for sector in self.orbitals], axis=1))
@@ -196,6 +206,11 @@ class PfaffianAmplitudes(Amplitudes):
 
     kernel = "pfaffian"
 
+    @property
+    def is_sum(self) -> bool:
+        """See :class:`Amplitudes`."""
+        return len(self.weights) > 1
+
     def arrays(self) -> list[jax.Array]:
         """See :class:`Amplitudes`."""
         return _planes(self.pairs, self.weights)
@@ -227,6 +242,11 @@ class ProductAmplitudes(Amplitudes):
     factors: tuple[Amplitudes, ...]
 
     kernel = "product"
+
+    @property
+    def is_sum(self) -> bool:
+        """See :class:`Amplitudes`."""
+        return any(factor.is_sum for factor in self.factors)
 
     @property
     def _flat(self) -> list[Amplitudes]:

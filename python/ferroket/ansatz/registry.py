@@ -107,14 +107,18 @@ def _mismatch(ansatz: Ansatz, model: Any, variables: Any, hilbert: Any) -> str |
 
         def of_ansatz(variables: Any, x: jax.Array) -> jax.Array:
             first, step = first_and_step(sites, jnp.result_type(float, *jax.tree.leaves(variables)))
-            return ansatz.amplitudes(model, variables, first, step).log_psi((x - first) / step)
+            amplitudes = ansatz.amplitudes(model, variables, first, step)
+            sums.append(amplitudes.is_sum)
+            return amplitudes.log_psi((x - first) / step)
 
         if are_traced(variables):
             return TRACED
         # Large parameters in single precision would leave differences of logarithms no digits.
         precise = jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float64)), variables)
-        of_model = with_primitives(model.apply)
-        return mismatch_reason(of_ansatz, of_model, precise, subject.configurations(), up_to_factor=True)
+        of_model, x = with_primitives(model.apply), subject.configurations()
+        sums: list[bool] = []
+        jax.eval_shape(of_ansatz, precise, x)
+        return mismatch_reason(of_ansatz, of_model, precise, x, up_to_factor=True, may_cancel=sums[0])
 
     found = cached_answer("amplitudes", subject, variables, answer)
     # Then what tells is the exact class of the model, and the shapes of its parameters.

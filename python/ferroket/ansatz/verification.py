@@ -134,7 +134,13 @@ def differs_alone(log_psi: LogPsi, variables: Any, x: jax.Array) -> bool:
 
 
 def mismatch_reason(
-    found: LogPsi, own: LogPsi, variables: Any, x: jax.Array, *, up_to_factor: bool = False
+    found: LogPsi,
+    own: LogPsi,
+    variables: Any,
+    x: jax.Array,
+    *,
+    up_to_factor: bool = False,
+    may_cancel: bool = False,
 ) -> str | None:
     """Why two functions aren't the same network, as the end of a sentence; None if they are, up to rounding.
 
@@ -143,8 +149,9 @@ def mismatch_reason(
         own: The network.
         variables: Its variables.
         x: Configurations ``(n, N)``.
-        up_to_factor: Whether the functions may differ by a factor of ψ. Then neither are amplitudes compared of which
-            nothing is left but rounding, where the terms of a sum cancel by symmetry.
+        up_to_factor: Whether the functions may differ by a factor of ψ.
+        may_cancel: Whether ψ is a sum whose terms may cancel by symmetry: then amplitudes aren't compared of which
+            nothing is left but rounding, if they are so small beside the largest one.
     """
 
     @jax.jit
@@ -164,7 +171,7 @@ def mismatch_reason(
         is_close = distance < tolerance * (1 + jnp.abs(jnp.where(is_number, b, 0)))
         is_zero = jnp.isneginf(a.real) & jnp.isneginf(b.real)  # ψ = 0, of any phase
         is_same = jnp.where(is_number, is_close, (a == b) | (jnp.isnan(a) & jnp.isnan(b)) | is_zero)
-        if up_to_factor:
+        if may_cancel:
             cancels = 0.75 * jnp.log(epsilon)
             is_same |= (a.real < cancels) & (b.real < cancels)
         return is_same.all(), is_number.any()
