@@ -123,10 +123,13 @@ fn pivot<E: Orbital>(matrix: &mut [E], stride: usize, p: usize, q: usize, invers
 #[inline(always)]
 pub(super) fn add_pair<E: Orbital>(row: &mut [E], a: E, x: &[E], b: E, y: &[E]) {
     let (row, x, y) = (row.as_chunks_mut::<LANES>().0, x.as_chunks::<LANES>().0, y.as_chunks::<LANES>().0);
-    for ((row, x), y) in row.iter_mut().zip(x).zip(y) {
+    for ((row, &x), &y) in row.iter_mut().zip(x).zip(y) {
+        // Arrays of its own, which nothing else may change, are vectors to the compiler.
+        let mut sums = *row;
         for lane in 0..LANES {
-            row[lane] += a * x[lane] + b * y[lane];
+            sums[lane] += a * x[lane] + b * y[lane];
         }
+        *row = sums;
     }
 }
 
