@@ -183,3 +183,11 @@ def test_amplitudes_that_cancel_are_not_compared():
     ):
         found = mismatch_reason(function(change), own, {}, x, **settings)
         assert found == (None if is_same else WRONG)
+
+
+def test_one_amplitude_alone_is_nothing_to_compare():
+    """The largest one is equal to itself, and all others may be rounding."""
+    x = jnp.zeros((3, 1))
+    own, found = (lambda variables, x, logs=logs: jnp.array(logs) * 1 for logs in ([0.0, -40, -50], [0.0, -41, -60]))
+    reason = mismatch_reason(found, own, {}, x, up_to_factor=True, may_cancel=True)
+    assert "nothing can be compared" in reason

@@ -113,3 +113,20 @@ def test_netkets_random_states_with_other_constraints() -> None:
 def test_errors(make: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()
+
+
+def test_random_states_keep_sums_beside_limits() -> None:
+    """A sum that the space doesn't fix by itself."""
+    sums = nk.hilbert.constraint.SumOnPartitionConstraint((1, 1), (4, 4))
+    both = nk.hilbert.constraint.ExtraConstraint(fk.hilbert.SiteOccupations(4, maximum=1), sums)
+    hilbert = nk.hilbert.SpinOrbitalFermions(4, s=1 / 2, constraint=both)
+    x = np.asarray(hilbert.random_state(jax.random.key(1), 200))
+    np.testing.assert_array_equal(x.reshape(-1, 2, 4).sum(axis=2), 1)
+    assert (x.reshape(-1, 2, 4).sum(axis=1) <= 1).all()
+    assert len(np.unique(x, axis=0)) == 12
+
+
+@pytest.mark.parametrize(("number", "error"), [(2.7, TypeError), (0, ValueError), (-1, ValueError)])
+def test_numbers_of_sites(number: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        fk.hilbert.SiteOccupations(number)

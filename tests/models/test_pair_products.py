@@ -190,6 +190,18 @@ def test_ratios_are_known(settings):
         assert ansatz is not None, reasons
 
 
+@pytest.mark.parametrize("settings", [{}, {"general": True}, {"rotations": fk.models.spin_rotations(0, 2)}])
+def test_results_are_as_precise_as_parameters(settings):
+    model = fk.models.PairProduct(SPACE, param_dtype=np.float32, **settings)
+    x = SPACE.all_states()
+    variables = model.init(jax.random.key(1), x[:1])
+    assert model.apply(variables, x).dtype == np.complex64
+    # Where ψ is 0 derivatives are large, but numbers.
+    zero = jax.tree.map(np.zeros_like, variables)
+    gradient = jax.grad(lambda variables: model.apply(variables, x[:1]).real.sum())(zero)
+    assert np.isfinite(gradient["params"]["pairs"]).all()
+
+
 def test_translations_of_a_sublattice():
     graph = nk.graph.Grid([4, 6], pbc=True)
     found = fk.models.sublattice_translations(graph, (2, 3))
@@ -229,6 +241,17 @@ def test_what_is_wrong_is_named():
         init(fk.models.PairProduct(SPACE, rotations=np.ones(3)))
     with pytest.raises(ValueError, match="rotations around one axis project pairs of unequal spins alone"):
         init(fk.models.PairProduct(SPACE, rotations=fk.models.spin_rotations(0, 2), general=True))
+    with pytest.raises(ValueError, match=r"signs are 1 or −1, but got 1j"):
+        init(fk.models.PairProduct(SPACE, general=True, signs=np.full((1, SITES), 1j)))
+    with pytest.raises(ValueError, match=r"angles and weights of rotations are finite real numbers"):
+        init(fk.models.PairProduct(SPACE, rotations=[[np.nan, 1.0]]))
+    with pytest.raises(ValueError, match=r"characters are finite numbers, but got \[nan\]"):
+        init(fk.models.PairProduct(SPACE, characters=[np.nan]))
+    alone = nk.hilbert.SpinOrbitalFermions(2, n_fermions=2)
+    with pytest.raises(ValueError, match=r"no pair is left: translations take each pair of modes to minus itself"):
+        fk.models.PairProduct(alone, general=True, translations=[[0, 1], [1, 0]]).init(
+            jax.random.key(0), np.ones((1, 2))
+        )
     with pytest.raises(ValueError, match=r"have a total spin of 0, 1, 2, ..., not 0.5"):
         fk.models.spin_rotations(0.5, 3)
     with pytest.raises(ValueError, match="an integral takes 1 point or more, not 0"):

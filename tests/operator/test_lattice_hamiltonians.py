@@ -240,3 +240,13 @@ def test_t_j_on_four_by_four_sites() -> None:
     """Two holes on 4×4 sites: the whole matrix of 411 840 configurations."""
     energy = check_against_sparse(7, 7, nk.graph.Square(4))
     assert abs(energy + 10.683919735) < 1e-8
+
+
+@pytest.mark.parametrize("name", ["coulomb_inter", "hund", "spin_coupling"])
+def test_complex_energies_are_refused(name: str) -> None:
+    hilbert = nk.hilbert.SpinOrbitalFermions(2, s=1 / 2, n_fermions_per_spin=(1, 1))
+    with pytest.raises(ValueError, match=r"is 1j, but this term is Hermitian with real numbers alone"):
+        getattr(fk.operator.fermion, name)(hilbert, [(0, 1)], 1j)
+    with pytest.raises(ValueError, match=r"U is 1j, but this term is Hermitian"):
+        fk.operator.fermion.coulomb_intra(hilbert, 1j)
+    assert fk.operator.fermion.hopping(hilbert, [(0, 1)], 1j).is_hermitian

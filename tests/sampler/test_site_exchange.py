@@ -235,7 +235,11 @@ def test_local_rule(model: str) -> None:
         (lambda rule: rule(T_J), ValueError, "give either clusters or a graph"),
         (lambda rule: rule(T_J, graph=TRIANGLE, clusters=EDGES), ValueError, "give either clusters or a graph"),
         (lambda rule: rule(T_J, clusters=[]), ValueError, "no pairs of sites to exchange"),
-        (lambda rule: rule(T_J, clusters=[(0, 1), (0, 3)]), ValueError, r"cluster 1 is \(0, 3\)"),
+        (lambda rule: rule(T_J, clusters=[(0, 1), (0, 3)]), ValueError, r"edge 1 joins the sites 0 and 3"),
+        (lambda rule: rule(T_J, clusters=[(0, 1, 2)]), ValueError, r"the edges have shape \(1, 3\)"),
+        (lambda rule: rule(T_J, clusters=[(0.7, 1.2)]), TypeError, "the edges are of dtype float64"),
+        (lambda rule: rule(T_J, graph=nk.graph.Chain(2)), ValueError, "the graph has 2 nodes, but"),
+        (lambda rule: rule(T_J, graph=[(0, 1)]), TypeError, "must be a netket.graph: give pairs of sites as clusters"),
         (lambda rule: rule(T_J, clusters=[(1, 1)]), ValueError, r"cluster 0 is \(1, 1\)"),
         (lambda rule: rule(T_J, graph=TRIANGLE, exchange=1.5), ValueError, "exchange is 1.5"),
         (

@@ -16,6 +16,7 @@ import numpy as np
 from ferroket.ffi import Attribute, log_determinants
 from ferroket.linalg import logpfaffian
 from ferroket.models.fermions import occupied_rows
+from ferroket.models.pair_sums import log_sum
 
 if TYPE_CHECKING:
     from ferroket.operator.compiled import LocalStates
@@ -223,8 +224,7 @@ class PfaffianAmplitudes(Amplitudes):
         """See :class:`Amplitudes`."""
         rows = occupied_rows(self.pairs, n[:, None] > 0, self.fermions)
         log_psi = logpfaffian(occupied_rows(rows.swapaxes(-1, -2), n[:, None] > 0, self.fermions))
-        result: jax.Array = nk.jax.logsumexp_cplx(log_psi, b=self.weights, axis=-1)
-        return result
+        return log_sum(log_psi, self.weights)
 
     def log_modulus(self) -> Amplitudes:
         """Itself: the modulus of a Pfaffian depends on the phases of the pairs."""

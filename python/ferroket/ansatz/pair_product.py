@@ -10,7 +10,7 @@ from ferroket.ansatz.amplitudes import Amplitudes, JastrowAmplitudes, PfaffianAm
 from ferroket.ansatz.registry import Ansatz, other_type, register
 from ferroket.ansatz.slater import other_space
 from ferroket.models import DensityJastrow, Gutzwiller, PairProduct
-from ferroket.models.pair_product import pair_matrices, pairs_equal_spins, weights_of
+from ferroket.models.pair_product import as_precise, pair_matrices, pairs_equal_spins, weights_of
 from ferroket.models.ties import parameters_of_densities, parameters_of_sites
 
 
@@ -36,14 +36,13 @@ class _PairProduct(Ansatz):
         """See :class:`~ferroket.ansatz.Ansatz`."""
         f, weights = pair_matrices(model, variables["params"]["pairs"]), weights_of(model)
         if pairs_equal_spins(model):
-            dtype = jnp.promote_types(f.dtype, jnp.result_type(weights.dtype, jnp.float32))
-            return PfaffianAmplitudes(f.astype(dtype), jnp.asarray(weights, dtype), model.hilbert.n_fermions)
+            precise = as_precise(weights, f.dtype)
+            return PfaffianAmplitudes(f.astype(precise.dtype), precise, model.hilbert.n_fermions)
         signs = jnp.diag((-1.0) ** np.arange(f.shape[-1]))
         orbitals = jnp.concatenate([f, jnp.broadcast_to(signs, f.shape)], axis=1)
         if (weights != 1).any():
-            dtype = jnp.promote_types(f.dtype, jnp.result_type(weights.dtype, jnp.float32))
-            of_first = weights.astype(dtype)[:, None]
-            orbitals = orbitals.astype(dtype).at[:, :, 0].multiply(of_first)
+            precise = as_precise(weights, f.dtype)
+            orbitals = orbitals.astype(precise.dtype).at[:, :, 0].multiply(precise[:, None])
         return SlaterAmplitudes((orbitals,), holes=f.shape[-1])
 
 

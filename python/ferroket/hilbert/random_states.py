@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from netket.hilbert import HomogeneousHilbert, SpinOrbitalFermions
-from netket.hilbert.constraint import ExtraConstraint, SumConstraint, SumOnPartitionConstraint
+from netket.hilbert.constraint import ExtraConstraint
 from netket.hilbert.random import random_state as netkets
 from netket.utils.dispatch import dispatch
 
@@ -20,8 +20,6 @@ from ferroket.hilbert.site_occupations import (
     parts,
     totals_of,
 )
-
-_KNOWN = (SiteOccupations, SumConstraint, SumOnPartitionConstraint)
 
 
 @dispatch
@@ -37,7 +35,7 @@ def random_state(
     limits = limits_of(hilb)
     if limits is None:
         return netkets.invoke(HomogeneousHilbert, object, object, int)(hilb, constraint, key, batches, dtype=dtype)
-    own = tuple(part for part in parts(constraint) if not isinstance(part, _KNOWN))
+    own = tuple(part for part in parts(constraint) if not isinstance(part, SiteOccupations))
     return _drawn(hilb, limits, own, log_numbers(hilb, limits), key, batches).astype(
         np.int8 if dtype is None else dtype
     )
@@ -45,7 +43,7 @@ def random_state(
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 5))
 def _drawn(hilbert: Any, limits: Any, own: Any, logs: Any, key: Any, n: int) -> jax.Array:
-    # Constraints of a user's own are met by drawing anew.
+    # Other constraints are met by drawing anew; the sums that the space fixes always are.
     def draw(key: jax.Array) -> jax.Array:
         return _within_limits(hilbert, np.array(limits), logs, key, n)
 

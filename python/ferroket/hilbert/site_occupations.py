@@ -1,6 +1,7 @@
 """A constraint on how many fermions each site may hold, summed over all spins."""
 
 import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,8 +27,8 @@ class SiteOccupations(DiscreteHilbertConstraint):
 
     Raises:
         TypeError: If a number isn't an integer.
-        ValueError: If there are more or fewer numbers than sites, if one is negative, or if a minimum is larger than
-            the maximum of its site.
+        ValueError: If there is no site, if there are more or fewer numbers than sites, if one is negative, or if a
+            minimum is larger than the maximum of its site.
     """
 
     n_orbitals: int = struct.field(pytree_node=False)
@@ -37,7 +38,9 @@ class SiteOccupations(DiscreteHilbertConstraint):
     def __init__(
         self, n_orbitals: int, minimum: int | Sequence[int] = 0, maximum: int | Sequence[int] | None = None
     ) -> None:
-        self.n_orbitals = int(n_orbitals)
+        self.n_orbitals = operator.index(n_orbitals)
+        if self.n_orbitals < 1:
+            raise ValueError(f"n_orbitals is {n_orbitals}, but there is at least one site")
         self.minimum = _of_each_site("minimum", minimum, self.n_orbitals)
         self.maximum = None if maximum is None else _of_each_site("maximum", maximum, self.n_orbitals)
         for site, (least, most) in enumerate(zip(self.minimum, self.maximum or (), strict=False)):

@@ -101,6 +101,8 @@ class PairProduct(nn.Module):
                 "are others, too"
             )
         check_rotations(self)
+        if self.hilbert.n_fermions and not n_parameters(self):
+            raise ValueError("no pair is left: translations take each pair of modes to minus itself")
         self.pairs = self.param("pairs", self.kernel_init, (n_parameters(self),), self.param_dtype)
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -111,7 +113,7 @@ class PairProduct(nn.Module):
         first, second = jnp.split(x[..., None, :], 2, axis=-1)
         rows = occupied_rows(f, first, self.hilbert.n_fermions_per_spin[0])
         log_psi = logdet(occupied_rows(rows.swapaxes(-1, -2), second, self.hilbert.n_fermions_per_spin[1]))
-        return log_psi[..., 0] + np.log(weights[0] + 0j) if weights.size == 1 else log_sum(log_psi, weights)
+        return log_sum(log_psi, as_precise(weights, f.dtype))
 
 
 def spin_rotations(total_spin: int, points: int) -> np.ndarray:
@@ -127,7 +129,7 @@ def spin_rotations(total_spin: int, points: int) -> np.ndarray:
     Args:
         total_spin: S, 0 for a singlet.
         points: How many angles there are. The projection is exact if twice as many exceed S + n, with n pairs; fewer
-            leave parts of large spins. A step takes as many times as long.
+            leave parts of large spins. A step takes as many times as long. If S > n nothing is left but rounding.
 
     Returns:
         Each β and its weight, ``(points, 2)``.
@@ -149,6 +151,8 @@ def check_rotations(model: PairProduct) -> None:
     if model.rotations is None:
         return
     rotations = np.asarray(model.rotations)
+    if np.iscomplexobj(rotations) or not np.isfinite(rotations).all():
+        raise ValueError(f"angles and weights of rotations are finite real numbers, but got {rotations}")
     if rotations.ndim != 2 or rotations.shape[1] != 2 or not len(rotations):  # noqa: PLR2004
         raise ValueError(f"rotations are an angle and a weight each, (Q, 2), not an array of shape {rotations.shape}")
     if model.general:
@@ -192,6 +196,8 @@ def projection(model: PairProduct) -> tuple[np.ndarray, np.ndarray]:
     characters = np.ones(len(permutations)) if model.characters is None else np.asarray(model.characters)
     if characters.shape != (len(permutations),):
         raise ValueError(f"there are {len(permutations)} symmetries, but characters of shape {characters.shape}")
+    if not np.isfinite(characters).all():
+        raise ValueError(f"characters are finite numbers, but got {characters}")
     return permutations, characters
 
 
@@ -227,8 +233,13 @@ def pair_arguments(model: PairProduct, pairs: jax.Array) -> PairArguments:
         permutations = np.concatenate([permutations, permutations + len(orbits)], axis=1)
         signs = np.tile(signs, 2)
     weights = weights_of(model)
-    dtype = jnp.promote_types(pairs.dtype, np.complex64) if np.iscomplexobj(weights) else pairs.dtype
-    return PairArguments(pairs.astype(dtype), jnp.asarray(weights, dtype), index, factors, permutations, signs)
+    precise = as_precise(weights, pairs.dtype)
+    return PairArguments(pairs.astype(precise.dtype), precise, index, factors, permutations, signs)
+
+
+def as_precise(weights: np.ndarray, dtype: Any) -> jax.Array:
+    """Weights of the precision of parameters, and complex if either are."""
+    return jnp.asarray(weights, jnp.promote_types(dtype, np.complex64) if np.iscomplexobj(weights) else dtype)
 
 
 def _signs(model: PairProduct, permutations: np.ndarray) -> np.ndarray:
@@ -237,11 +248,13 @@ def _signs(model: PairProduct, permutations: np.ndarray) -> np.ndarray:
         return np.ones(permutations.shape, int)
     sites = model.hilbert.n_orbitals
     signs = np.asarray(model.signs)
-    if signs.shape != (len(permutations), sites) or (np.abs(signs) != 1).any():
+    if signs.shape != (len(permutations), sites):
         raise ValueError(
             f"signs are 1 or −1 for each of {len(permutations)} symmetries and {sites} sites, but got an array of "
             f"shape {signs.shape}"
         )
+    if not (is_sign := np.isin(signs, (-1, 1))).all():
+        raise ValueError(f"signs are 1 or −1, but got {signs[~is_sign][0]}")
     return np.tile(signs.astype(int), permutations.shape[1] // sites)
 
 

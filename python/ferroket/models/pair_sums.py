@@ -50,8 +50,10 @@ def pair_matrices_of(arguments: PairArguments) -> jax.Array:
     return (moved * both[:, None]).reshape(-1, *pairs.shape[1:])
 
 
-def log_sum(log_psi: jax.Array, weights: jax.Array | np.ndarray) -> jax.Array:
+def log_sum(log_psi: jax.Array, weights: jax.Array) -> jax.Array:
     """The logarithm of Σ_d w_d ψ_d, complex ``(...)``, from those of ψ_d, ``(..., D)``."""
+    if len(weights) == 1:
+        return log_psi[..., 0] + jnp.log(weights[0].astype(log_psi.dtype))
     result: jax.Array = nk.jax.logsumexp_cplx(log_psi, b=weights, axis=-1)
     return result
 

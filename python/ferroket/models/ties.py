@@ -44,7 +44,10 @@ class TiedParameters:
             raise ValueError(f"indices of parameters are integers from 0 on, but got {index.dtype} numbers: {index}")
         if self.signs is not None:
             signs = np.asarray(self.signs)
-            if signs.shape != index.shape or not np.isin(signs, (-1, 0, 1)).all():
+            is_read = np.ones(index.shape, bool)
+            if index.ndim > 1:
+                np.fill_diagonal(is_read, val=False)
+            if signs.shape != index.shape or not np.isin(signs[is_read], (-1, 1)).all():
                 raise ValueError(f"signs are 1 or −1 for each of {index.shape} indices, but got {signs.shape}: {signs}")
 
     def of_sites(self, n_sites: int) -> np.ndarray:
@@ -54,7 +57,12 @@ class TiedParameters:
     def of_pairs(self, n_sites: int) -> tuple[np.ndarray, np.ndarray]:
         """Those of ordered pairs of sites, and their signs: both ``(L, L)``."""
         index = self._checked((n_sites, n_sites), "pairs of sites")
-        return index, np.ones(index.shape, int) if self.signs is None else np.asarray(self.signs)
+        signs = np.ones(index.shape, int) if self.signs is None else np.asarray(self.signs)
+        if not np.isin(signs.diagonal(), (-1, 1)).all():
+            raise ValueError(
+                f"signs of pairs of sites are 1 or −1, but those of a site and itself are {signs.diagonal()}"
+            )
+        return index, signs
 
     def of_unordered_pairs(self, n_sites: int) -> np.ndarray:
         """Those of pairs of sites, ``(L (L − 1) / 2,)``, in the order of :func:`numpy.tril_indices`."""
@@ -71,7 +79,8 @@ class TiedParameters:
         signs = np.sign(places - places[:, None]) if self.signs is None else np.asarray(self.signs)
         self._check(index, index.T, "indices of general pairs are symmetric")
         self._check(signs, -signs.T, "signs of general pairs are skew-symmetric")
-        return index, np.where(np.eye(n_modes, dtype=bool), 0, signs)
+        is_diagonal = np.eye(n_modes, dtype=bool)
+        return np.where(is_diagonal, 0, index), np.where(is_diagonal, 0, signs)
 
     def _checked(self, shape: tuple[int, ...], what: str, read: Any = ..., *, takes_signs: bool = True) -> np.ndarray:
         index = np.asarray(self.index)

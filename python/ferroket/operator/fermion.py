@@ -59,7 +59,7 @@ def hopping(hilbert: Any, edges: Any, t: Any = 1.0, dtype: Any = None) -> Any:
             amplitudes than edges.
     """
     parts: list[Part] = []
-    for i, j, amplitude in _each_edge(hilbert, edges, "t", t):
+    for i, j, amplitude in _each_edge(hilbert, edges, "t", t, dtype):
         for first in _first_orbitals(hilbert):
             parts.append((((first + i, 1), (first + j, 0)), -amplitude))
     return _hermitian_sum(hilbert, parts, dtype)
@@ -78,7 +78,9 @@ def coulomb_intra(hilbert: Any, U: Any = 1.0, dtype: Any = None) -> Any:
         ValueError: If the spin isn't ½, or if there are more or fewer energies than sites.
     """
     down, up = _two_spins(hilbert)
-    energies = one_for_each("U", U, hilbert.n_orbitals, "sites", dtype).tolist()
+    values = one_for_each("U", U, hilbert.n_orbitals, "sites", dtype)
+    _check_real("U", values)
+    energies = values.tolist()
     return _sum(hilbert, [(_numbers(up + i, down + i), energy) for i, energy in enumerate(energies)], dtype)
 
 
@@ -95,7 +97,7 @@ def coulomb_inter(hilbert: Any, edges: Any, V: Any = 1.0, dtype: Any = None) -> 
         TypeError, ValueError: As :func:`hopping`.
     """
     parts: list[Part] = []
-    for i, j, energy in _each_edge(hilbert, edges, "V", V):
+    for i, j, energy in _each_edge(hilbert, edges, "V", V, dtype, is_real=True):
         firsts = _first_orbitals(hilbert)
         parts += [(_numbers(a + i, b + j), energy) for a in firsts for b in firsts]
     return _sum(hilbert, parts, dtype)
@@ -115,7 +117,7 @@ def hund(hilbert: Any, edges: Any, J: Any = 1.0, dtype: Any = None) -> Any:
     """
     spins = _two_spins(hilbert)
     parts: list[Part] = []
-    for i, j, energy in _each_edge(hilbert, edges, "J", J):
+    for i, j, energy in _each_edge(hilbert, edges, "J", J, dtype, is_real=True):
         parts += [(_numbers(first + i, first + j), -energy) for first in spins]
     return _sum(hilbert, parts, dtype)
 
@@ -136,7 +138,7 @@ def exchange(hilbert: Any, edges: Any, J: Any = 1.0, dtype: Any = None) -> Any:
     """
     down, up = _two_spins(hilbert)
     parts: list[Part] = []
-    for i, j, energy in _each_edge(hilbert, edges, "J", J):
+    for i, j, energy in _each_edge(hilbert, edges, "J", J, dtype):
         parts.append((((up + i, 1), (up + j, 0), (down + j, 1), (down + i, 0)), energy))
     return _hermitian_sum(hilbert, parts, dtype)
 
@@ -155,7 +157,7 @@ def pair_hopping(hilbert: Any, edges: Any, J: Any = 1.0, dtype: Any = None) -> A
     """
     down, up = _two_spins(hilbert)
     parts: list[Part] = []
-    for i, j, amplitude in _each_edge(hilbert, edges, "J", J):
+    for i, j, amplitude in _each_edge(hilbert, edges, "J", J, dtype):
         parts.append((((up + i, 1), (up + j, 0), (down + i, 1), (down + j, 0)), amplitude))
     return _hermitian_sum(hilbert, parts, dtype)
 
@@ -174,7 +176,7 @@ def spin_coupling(hilbert: Any, edges: Any, J: Any = 1.0, dtype: Any = None) -> 
     """
     spins = _two_spins(hilbert)
     parts: list[Part] = []
-    for i, j, energy in _each_edge(hilbert, edges, "J", J):
+    for i, j, energy in _each_edge(hilbert, edges, "J", J, dtype, is_real=True):
         parts += [(_numbers(a + i, b + j), energy / 4 if a == b else -energy / 4) for a in spins for b in spins]
     return _sum(hilbert, parts, dtype) + exchange(hilbert, edges, -np.asarray(J) / 2, dtype)
 
@@ -203,7 +205,15 @@ def _two_spins(hilbert: Any) -> list[int]:
     return _first_orbitals(hilbert)
 
 
-def _each_edge(hilbert: Any, edges: Any, name: str, value: Any) -> Iterator[tuple[int, int, Any]]:
+def _check_real(name: str, values: np.ndarray) -> None:
+    """Raises an error if energies are complex: their term would be no Hermitian operator."""
+    if np.iscomplexobj(values) and values.imag.any():
+        raise ValueError(f"{name} is {values[values.imag != 0][0]}, but this term is Hermitian with real numbers alone")
+
+
+def _each_edge(
+    hilbert: Any, edges: Any, name: str, value: Any, dtype: Any, *, is_real: bool = False
+) -> Iterator[tuple[int, int, Any]]:
     """Two sites and the coefficient of each edge."""
     _check_fermions(hilbert)
     pairs = lattice_edges(edges, hilbert.n_orbitals)
@@ -212,7 +222,9 @@ def _each_edge(hilbert: Any, edges: Any, name: str, value: Any) -> Iterator[tupl
         raise ValueError(
             f"edge {loops[0]} joins site {pairs[loops[0], 0]} with itself, but must join two sites: leave it out"
         )
-    values = one_for_each(name, value, len(pairs), "edges")
+    values = one_for_each(name, value, len(pairs), "edges", dtype)
+    if is_real:
+        _check_real(name, values)
     for (i, j), coefficient in zip(pairs.tolist(), values.tolist(), strict=True):
         yield i, j, coefficient
 

@@ -69,7 +69,7 @@ class ConnectedRule(MetropolisRule):
 def confined(sampler: Any) -> Any:
     """A sampler of NetKet's or ours whose chains never leave its Hilbert space, by NetKet's code.
 
-    It is the same one where the space has no constraint of the user's own: then all that matters is which rule it has.
+    It is the same one where the space has no constraint but conserved sums: then all that matters is which rule it has.
     """
     try:
         constraints = functions_of(sampler.hilbert)

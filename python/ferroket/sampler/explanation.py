@@ -6,7 +6,7 @@ from netket.vqs import MCState
 
 from ferroket._compat.netket import sampled_model_of
 from ferroket.network import Plan
-from ferroket.operator.algebra.sectors import sectors
+from ferroket.operator.algebra.sectors import own_constraints, sectors
 from ferroket.sampler import patching
 from ferroket.sampler.chains import is_netkets, plan
 from ferroket.sampler.metropolis import MetropolisSampler
@@ -31,7 +31,8 @@ def explain(vstate: Any) -> Plan:
     found = plan(sampler, *sampled_model_of(vstate), vstate.chain_length)
     if not is_netkets(sampler) or patching.is_enabled():
         return found
-    stays = sectors(sampler.hilbert)[1] or isinstance(sampler.rule, SiteExchangeRule)
+    keeps_limits = isinstance(sampler.rule, SiteExchangeRule) and not own_constraints(sampler.hilbert)
+    stays = sectors(sampler.hilbert)[1] or keeps_limits
     leaves = "" if stays else ", whose moves may lead out of the Hilbert space"
     reason = f"the sampler is NetKet's{leaves}: call fk.enable(), or take the one of fk.sampler"
     reasons = found.reasons if found.is_netkets else []

@@ -11,6 +11,7 @@ from netket.sampler.rules import MetropolisRule
 from netket.utils import struct
 
 from ferroket.hilbert.site_occupations import limits_of
+from ferroket.operator.algebra.validation import lattice_edges
 
 __all__ = ["SiteExchangeRule"]
 
@@ -117,12 +118,15 @@ class SiteExchangeRule(MetropolisRule):
 def _pairs(n_orbitals: int, clusters: Any, graph: Any, d_max: int) -> tuple[tuple[int, int], ...]:
     if (clusters is None) == (graph is None):
         raise ValueError("the rule needs the pairs of sites that are exchanged: give either clusters or a graph")
-    if isinstance(graph, AbstractGraph):
+    if graph is not None:
+        if not isinstance(graph, AbstractGraph):
+            raise TypeError(f"graph is {graph!r}, but must be a netket.graph: give pairs of sites as clusters")
+        lattice_edges(graph, n_orbitals)  # as many nodes as sites
         distances = np.asarray(graph.distances())
         pairs = np.argwhere((distances <= d_max) & (distances > 0))
         pairs = pairs[pairs[:, 0] < pairs[:, 1]]
     else:
-        pairs = np.asarray(clusters, int).reshape(-1, 2)
+        pairs = lattice_edges(clusters, n_orbitals).astype(int)
     outside = np.flatnonzero(((pairs < 0) | (pairs >= n_orbitals)).any(axis=1) | (pairs[:, 0] == pairs[:, 1]))
     if outside.size:
         raise ValueError(

@@ -201,7 +201,7 @@ mod tests {
             change(&mut wrong);
             message(with_results(wrong.frame(Threads::None), true, 2))
         };
-        let prefix = "the operator's tables are wrong: ";
+        let prefix = "the tables are wrong: ";
         assert_eq!(
             of(&|args| args.kind = vec![0, 1]),
             format!("{prefix}site 1 is of kind 1, but there are 1 kinds, counted from 0")

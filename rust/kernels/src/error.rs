@@ -94,7 +94,7 @@ pub enum Error {
         best: &'static str,
     },
     /// The tables of an operator contradict each other.
-    #[error("the operator's tables are wrong: {0}")]
+    #[error("the tables are wrong: {0}")]
     Tables(String),
 }
 

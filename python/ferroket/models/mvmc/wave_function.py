@@ -80,6 +80,9 @@ def read_settings(path: Path, local_spins: Path | None = None) -> Settings:
     rotations = integer("NSPGaussLeg", 1)
     if symmetries == 0 or rotations < 1:
         raise ValueError(f"{path}: NMPTrans isn't 0, and NSPGaussLeg is 1 or more, but got {symmetries}, {rotations}")
+    total_spin = integer("NSPStot", 0)
+    if rotations > 1 and total_spin < 0:
+        raise lines["nspstot"].wrong("NSPStot is 0 or more where NSPGaussLeg projects onto it")
     magnetisation = integer("2Sz") if "2sz" in lines else None
     if magnetisation is not None and (magnetisation % 2 or abs(magnetisation) > 2 * n_pairs):
         raise lines["2sz"].wrong(f"2Sz of {2 * n_pairs} fermions is even, and at most as large")
@@ -89,7 +92,7 @@ def read_settings(path: Path, local_spins: Path | None = None) -> Settings:
         n_pairs,
         magnetisation,
         rotations,
-        integer("NSPStot", 0),
+        total_spin,
         abs(symmetries),
         antiperiodic=symmetries < 0,
     )
@@ -233,7 +236,7 @@ def _rotations(settings: Settings) -> np.ndarray | None:
         return None
     points, weights = np.polynomial.legendre.leggauss(settings.n_rotations)
     angles = np.pi / 2 * (points + 1)
-    legendre = np.polynomial.Legendre.basis(max(settings.total_spin, 0))(np.cos(angles))
+    legendre = np.polynomial.Legendre.basis(settings.total_spin)(np.cos(angles))
     return np.stack([angles, np.pi / 4 * weights * np.sin(angles) * legendre], axis=1)
 
 
@@ -247,11 +250,13 @@ def _symmetries(files: dict[str, Path], settings: Settings, *, is_real: bool) ->
         raise ValueError(f"{definition.path}: NMPTrans takes {taken} symmetries, but there are {definition.count}")
     of_weights, of_sites = definition.take(definition.count, definition.count * n_sites)
     what = "a symmetry, a site and where it goes"
-    weights = np.zeros(definition.count, complex)
+    weights = np.full(definition.count, np.nan, complex)
     for line in of_weights:
         (number,) = line.integers(1, "a symmetry and its weight")
         _check_number(line, number, definition.count)
         parts = line.reals(1, min(2, max(1, len(line.words) - 1)), "a symmetry and its weight")
+        if not np.isnan(weights[number]):
+            raise ValueError(f"{line.path}, line {line.number}: symmetry {number} has a weight already: give it once")
         weights[number] = complex(*parts)
     permutations = np.full((definition.count, n_sites), -1)
     signs = np.ones((definition.count, n_sites), int)

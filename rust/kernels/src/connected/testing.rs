@@ -59,7 +59,7 @@ pub(crate) fn check_mistakes<O: Operator>(right: impl Fn() -> O, mistakes: &[Mis
         let mut operator = right();
         change(&mut operator);
         let message = operator.form().err().expect("wrong tables").to_string();
-        assert_eq!(message, format!("the operator's tables are wrong: {expected}"));
+        assert_eq!(message, format!("the tables are wrong: {expected}"));
     }
 }
 

@@ -123,7 +123,7 @@ mod tests {
         let message = |sites, kinds: &[StateRange], kind: &[i32]| {
             Sites::new(sites, kinds.to_vec(), kind).expect_err("wrong kinds").to_string()
         };
-        let prefix = "the operator's tables are wrong: ";
+        let prefix = "the tables are wrong: ";
         for (found, expected) in [
             (message(2, &[SPIN, boson(4)], &[0, 2]), "site 1 is of kind 2, but there are 2 kinds, counted from 0"),
             (message(2, &[SPIN], &[-1, 0]), "site 0 is of kind -1, but there are 1 kinds, counted from 0"),

@@ -13,6 +13,9 @@ use std::ops::Range;
 /// So small that its products with other pivots don't matter, and so large that its inverse's do.
 const SMALLEST: f64 = 1e-150;
 
+/// So large are derivatives of ln ψ where ψ is 0: a number in single precision, too.
+const INFINITE: f64 = 1e30;
+
 /// The pairs `F_gr[a, b] = s_g(a) s_g(b) Σ_t factors_r[g(a), g(b), t] · parameters[index[g(a), g(b), t]]` of modes a and b, for
 /// each symmetry g and rotation r.
 #[derive(Debug, Clone, Copy)]
@@ -214,6 +217,7 @@ impl<E: Orbital> Sample<'_, '_, E> {
         }
         if let Some(row) = row {
             let total = if sum == E::default() { E::ONE } else { sum };
+            let total = if is_zero { total * E::real(1.0 / (SMALLEST * INFINITE)) } else { total };
             for number in row {
                 *number /= total;
             }
