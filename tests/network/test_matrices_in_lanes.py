@@ -16,6 +16,7 @@ from test_networks_in_lanes import ROWS, compare, numbers
 
 import ferroket as fk
 from ferroket.bench import models
+from ferroket.models.fermions import occupied_rows
 from ferroket.network import UnreadableError, read, read_function, structure
 from ferroket.network.program import Rows
 from generated_operators import checks
@@ -145,6 +146,16 @@ def test_the_rows_of_occupied_modes() -> None:
     compare(function, w, x, 1e-12)
 
 
+class Pairs(nn.Module):
+    """Pfaffians as a user writes them."""
+
+    @nn.compact
+    def __call__(self, x: Any) -> Any:
+        pairs = self.param("pairs", nn.initializers.normal(1.0), (x.shape[-1], x.shape[-1]), float)
+        rows = occupied_rows(pairs - pairs.T, x, BALANCED.n_fermions)
+        return fk.linalg.logpfaffian(occupied_rows(rows.swapaxes(-1, -2), x, BALANCED.n_fermions))
+
+
 NETWORKS = {
     "Backflow": fk.models.Backflow(SPACE, (5,)),
     "Backflow, complex and generalized": fk.models.Backflow(SPACE, (5,), generalized=True, param_dtype=complex),
@@ -153,7 +164,7 @@ NETWORKS = {
     ),
     "HiddenFermions": fk.models.HiddenFermions(SPACE, 3, (5,)),
     "HiddenFermions, complex": fk.models.HiddenFermions(SPACE, 2, (5,), param_dtype=complex),
-    "general pairs": fk.models.PairProduct(BALANCED, general=True),
+    "a user's pairs": Pairs(),
     "doublons": fk.models.Product(
         (
             fk.models.PairProduct(BALANCED),
