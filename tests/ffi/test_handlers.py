@@ -250,7 +250,7 @@ OF_MATRICES = {name: table for name, table in MATRICES.items() if name not in ("
         pytest.param("ferroket_terms", TERMS, ("x", *TermArguments._fields), {}, id="terms"),
         pytest.param("ferroket_matrices", MATRICES, ("x", *MatrixArguments._fields), {}, id="matrices"),
         pytest.param(
-            "ferroket_pair_products",
+            "ferroket_pair_sums",
             {"n": np.ones((3, 2), np.uint8)} | PAIRS,
             ("n", *PairArguments._fields),
             {"fermions": np.int64(2), "rows": False},

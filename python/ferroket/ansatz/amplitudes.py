@@ -14,6 +14,7 @@ import netket as nk
 import numpy as np
 
 from ferroket.ffi import Attribute, log_determinants
+from ferroket.ffi.primitives import planes
 from ferroket.linalg import logpfaffian
 from ferroket.models.fermions import occupied_rows
 from ferroket.models.pair_sums import log_sum
@@ -295,8 +296,6 @@ def _padded(array: jax.Array) -> jax.Array:
 
 
 def _planes(*arrays: jax.Array) -> list[jax.Array]:
-    """Arrays of one dtype: real numbers, or real and imaginary parts, along a new first dimension."""
+    """The planes of arrays of one dtype."""
     dtype = jnp.result_type(*arrays)
-    if jnp.issubdtype(dtype, jnp.complexfloating):
-        return [jnp.stack([array.real, array.imag]) for array in (array.astype(dtype) for array in arrays)]
-    return [array.astype(dtype)[None] for array in arrays]
+    return [planes(array.astype(dtype)) for array in arrays]

@@ -108,7 +108,7 @@ def _mismatch(ansatz: Ansatz, model: Any, variables: Any, hilbert: Any) -> str |
         def of_ansatz(variables: Any, x: jax.Array) -> jax.Array:
             first, step = first_and_step(sites, jnp.result_type(float, *jax.tree.leaves(variables)))
             amplitudes = ansatz.amplitudes(model, variables, first, step)
-            sums.append(amplitudes.is_sum)
+            sums.append(amplitudes.is_sum)  # known once it is traced
             return amplitudes.log_psi((x - first) / step)
 
         if are_traced(variables):

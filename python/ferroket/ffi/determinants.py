@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad
 
-from ferroket.ffi.primitives import call_rust, make_primitive, on_one_device
+from ferroket.ffi.primitives import call_rust, make_primitive, on_one_device, planes
 
 
 def log_determinants(n: jax.Array, orbitals: Sequence[jax.Array]) -> jax.Array:
@@ -65,8 +65,7 @@ def _call(n: jax.Array, *orbitals: jax.Array, rows: bool) -> list[jax.Array]:
 def _tables(orbitals: Sequence[jax.Array]) -> tuple[jax.Array, tuple[int, ...]]:
     """The orbitals as the handlers take them, and how many fermions the sectors have."""
     numbers = jnp.concatenate([sector.reshape(len(sector), -1) for sector in orbitals], axis=1)
-    planes = [numbers.real, numbers.imag] if jnp.iscomplexobj(numbers) else [numbers]
-    return jnp.stack(planes), tuple(sector.shape[-1] for sector in orbitals)
+    return planes(numbers), tuple(sector.shape[-1] for sector in orbitals)
 
 
 def _reference(n: jax.Array, *orbitals: jax.Array, rows: bool) -> list[jax.Array]:

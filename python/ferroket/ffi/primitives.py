@@ -159,6 +159,11 @@ def as_numbers(x: jax.Array) -> jax.Array:
     return jnp.asarray(x, jnp.uint8) if jnp.issubdtype(jnp.result_type(x), np.bool_) else x
 
 
+def planes(numbers: jax.Array) -> jax.Array:
+    """Real numbers, or real and imaginary parts, along a new first dimension: as the handlers take them."""
+    return jnp.stack([numbers.real, numbers.imag] if jnp.iscomplexobj(numbers) else [numbers])
+
+
 def per_sample(x: Any, dims: tuple[int, ...], dtype: Any) -> Any:
     """The type of a result of shape ``(..., *dims)`` for samples ``(..., N)``, sharded as they are."""
     *batch, _ = x.shape

@@ -10,7 +10,7 @@ import numpy as np
 from jax.interpreters import ad
 
 from ferroket.ffi import PairArguments
-from ferroket.ffi.primitives import call_rust, make_primitive, per_sample
+from ferroket.ffi.primitives import call_rust, make_primitive, per_sample, planes
 from ferroket.linalg import logpfaffian
 from ferroket.models.fermions import occupied_rows
 
@@ -72,11 +72,11 @@ def _call(n: jax.Array, *args: jax.Array, fermions: int, rows: bool) -> list[jax
     results = [jax.ShapeDtypeStruct((count,), jnp.promote_types(parameters.dtype, np.complex64))]
     results += [jax.ShapeDtypeStruct((count, *parameters.shape), parameters.dtype)] if rows else []
     found = call_rust(
-        "ferroket_pair_products",
+        "ferroket_pair_sums",
         results,
         n.reshape(count, n.shape[-1]),
-        _planes(parameters),
-        _planes(weights),
+        planes(parameters),
+        planes(weights),
         index.astype(np.int32),
         factors.astype(np.float64),
         permutations.astype(np.int32),
@@ -85,11 +85,6 @@ def _call(n: jax.Array, *args: jax.Array, fermions: int, rows: bool) -> list[jax
         rows=rows,
     )
     return [result.reshape(*batch, *result.shape[1:]) for result in found]
-
-
-def _planes(numbers: jax.Array) -> jax.Array:
-    """Real numbers, or real and imaginary parts, along a new first dimension."""
-    return jnp.stack([numbers.real, numbers.imag] if jnp.iscomplexobj(numbers) else [numbers])
 
 
 def _reference(n: jax.Array, *args: jax.Array, fermions: int, rows: bool) -> list[jax.Array]:

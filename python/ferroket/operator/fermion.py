@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from netket.hilbert import SpinOrbitalFermions
 from netket.operator import fermion as _netkets
 
-from ferroket.operator.algebra.validation import lattice_edges, one_for_each
+from ferroket.operator.algebra.validation import check_fermions, lattice_edges, one_for_each
 from ferroket.operator.fermion_operator import FermionOperator2nd, Term
 
 
@@ -190,14 +189,9 @@ def _first_orbitals(hilbert: Any) -> list[int]:
     return [spin * hilbert.n_orbitals for spin in range(hilbert.n_spin_subsectors)]
 
 
-def _check_fermions(hilbert: Any) -> None:
-    if not isinstance(hilbert, SpinOrbitalFermions):
-        raise TypeError(f"fermions aren't on {hilbert!r}: take nk.hilbert.SpinOrbitalFermions")
-
-
 def _two_spins(hilbert: Any) -> list[int]:
     """The first orbital of each of two spins."""
-    _check_fermions(hilbert)
+    check_fermions(hilbert)
     if hilbert.n_spin_subsectors != 2:  # noqa: PLR2004
         raise ValueError(
             f"this is a term of fermions of spin 1/2, and not of those of {hilbert!r}: give the space s=1/2"
@@ -215,7 +209,7 @@ def _each_edge(
     hilbert: Any, edges: Any, name: str, value: Any, dtype: Any, *, is_real: bool = False
 ) -> Iterator[tuple[int, int, Any]]:
     """Two sites and the coefficient of each edge."""
-    _check_fermions(hilbert)
+    check_fermions(hilbert)
     pairs = lattice_edges(edges, hilbert.n_orbitals)
     (loops,) = np.nonzero(pairs[:, 0] == pairs[:, 1])
     if loops.size:

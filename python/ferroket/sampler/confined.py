@@ -7,9 +7,10 @@ import jax.numpy as jnp
 from netket.sampler.rules import MetropolisRule
 
 from ferroket._compat.netket import HamiltonianRule
-from ferroket.operator.algebra.sectors import functions_of
+from ferroket.operator.algebra.sectors import functions_of, own_constraints
 from ferroket.operator.cache import accelerated
 from ferroket.operator.compiled import allowed
+from ferroket.sampler.rules import SiteExchangeRule
 
 
 class ConfinedRule(MetropolisRule):
@@ -77,6 +78,8 @@ def confined(sampler: Any) -> Any:
         constraints = ()
     if not constraints or isinstance(sampler.rule, ConfinedRule | ConnectedRule):
         return sampler
+    if isinstance(sampler.rule, SiteExchangeRule) and not own_constraints(sampler.hilbert):
+        return sampler  # which keeps to limits of sites by itself
     return sampler.replace(rule=_confined(sampler.rule))
 
 

@@ -2,7 +2,7 @@
 
 use crate::amplitudes::{SlaterArguments, with_fermions};
 use crate::blocks::MIN_NUMBERS;
-use crate::dtypes::narrow;
+use crate::dtypes::{Numbers, narrow, numbers_of};
 use crate::errors::{FirstError, invalid};
 use ferroket_kernels::amplitudes::fermions::{ConnectedRatios, Orbital};
 use ferroket_kernels::amplitudes::slater::{LogDerivatives, Slater};
@@ -75,15 +75,7 @@ impl<E: Numbers> Logarithms<'_, '_, E> {
         let dims = log_psi.dims().to_vec();
         let (samples, determinants) = (dims[0], dims[1]);
         let (len, has_rows) = (slater.orbitals_len(), rows.is_some());
-        let rows = match rows {
-            Some(rows) => {
-                let mut rows = rows.typed::<O>()?;
-                rows.expect_dims(&[samples, determinants, len])?;
-                rows.advise_huge_pages();
-                rows.into_mut_slice()
-            }
-            None => &mut [],
-        };
+        let rows = numbers_of::<O>(rows, &[samples, determinants, len])?;
         let width = if has_rows { determinants * len } else { 0 };
         let parts = (Rows::new(log_psi.typed::<C>()?.into_mut_slice(), determinants), Rows::new(rows, width));
         let min = MIN_NUMBERS / (WORK * determinants * len).max(1);
@@ -145,32 +137,6 @@ fn call_ratios(frame: &Frame) -> Result<(), Error> {
 fn read(n: &[u8], indices: &mut [LocalIndex]) {
     for (index, &occupation) in indices.iter_mut().zip(n) {
         *index = LocalIndex::from(occupation != 0);
-    }
-}
-
-/// Orbitals in double precision, and what they are in single precision.
-pub(crate) trait Numbers: Orbital + Element {
-    /// In single precision.
-    type Single: Element;
-
-    /// The nearest one there.
-    fn single(self) -> Self::Single;
-}
-
-impl Numbers for f64 {
-    type Single = f32;
-
-    #[allow(clippy::cast_possible_truncation, reason = "the nearest number is wanted")]
-    fn single(self) -> f32 {
-        self as f32
-    }
-}
-
-impl Numbers for Complex<f64> {
-    type Single = Complex<f32>;
-
-    fn single(self) -> Complex<f32> {
-        narrow(self)
     }
 }
 

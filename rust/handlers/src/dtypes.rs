@@ -1,6 +1,7 @@
 //! From the element types of a call to the types of Rust.
 
-use ferroket_xla_ffi::{AnyBuffer, DataType, Error};
+use ferroket_kernels::amplitudes::fermions::Orbital;
+use ferroket_xla_ffi::{AnyBuffer, AnyBufferMut, DataType, Element, Error};
 use num_complex::Complex;
 use std::borrow::Cow;
 
@@ -79,4 +80,42 @@ impl<'a> Weights<'a> {
             Self::Complex(values) => values,
         }
     }
+}
+
+/// Numbers of matrices in double precision, and what they are in single precision.
+pub(crate) trait Numbers: Orbital + Element {
+    /// In single precision.
+    type Single: Element;
+
+    /// The nearest one there.
+    fn single(self) -> Self::Single;
+}
+
+impl Numbers for f64 {
+    type Single = f32;
+
+    #[allow(clippy::cast_possible_truncation, reason = "the nearest number is wanted")]
+    fn single(self) -> f32 {
+        self as f32
+    }
+}
+
+impl Numbers for Complex<f64> {
+    type Single = Complex<f32>;
+
+    fn single(self) -> Complex<f32> {
+        narrow(self)
+    }
+}
+
+/// The numbers of a large result of these dimensions; none if it isn't wanted.
+pub(crate) fn numbers_of<'a, T: Element>(
+    result: Option<AnyBufferMut<'a>>,
+    dims: &[usize],
+) -> Result<&'a mut [T], Error> {
+    let Some(result) = result else { return Ok(&mut []) };
+    let mut result = result.typed::<T>()?;
+    result.expect_dims(dims)?;
+    result.advise_huge_pages();
+    Ok(result.into_mut_slice())
 }

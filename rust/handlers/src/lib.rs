@@ -24,7 +24,7 @@ mod marker;
 mod network;
 mod operators;
 mod padded;
-mod pair_products;
+mod pair_sums;
 mod products;
 mod proposals;
 mod rules;
@@ -47,7 +47,7 @@ pub const HANDLERS: [(&str, Handler); 34] = [
     ("ferroket_network", network::values),
     ("ferroket_ising", ising::connected_elements),
     ("ferroket_gram", linear_algebra::gram),
-    ("ferroket_pair_products", pair_products::logarithms),
+    ("ferroket_pair_sums", pair_sums::logarithms),
     ("ferroket_shared_factor", shared_systems::factor_panel),
     ("ferroket_shared_rows", shared_systems::rows),
     ("ferroket_shared_solution", shared_systems::solution),
@@ -93,7 +93,7 @@ mod tests {
             let failure = { frame }.execute(handler).expect_err("there are no arguments");
             let first = match name {
                 "ferroket_chains_network" => "answers",
-                "ferroket_determinants" | "ferroket_pair_products" => "n",
+                "ferroket_determinants" | "ferroket_pair_sums" => "n",
                 "ferroket_gram" => "device",
                 "ferroket_solve_gram" => "right",
                 "ferroket_network" => "inputs",

@@ -13,6 +13,9 @@ from ferroket.models.mvmc.parameters import Block, Layout, read_all, read_block,
 from ferroket.models.mvmc.wave_function import read_settings, read_wave_function
 from ferroket.models.product import Product
 
+_OF_UNEQUAL_SPINS = {"inorbital", "inorbitalantiparallel"}
+"""Two names of the parameters of pairs of unequal spins."""
+
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
@@ -134,10 +137,14 @@ def _values(files: dict[str, Path], parameters: Path | None, layout: Layout) -> 
         return None
     values = np.full(layout.size, np.nan, complex) if parameters is None else read_all(parameters, layout)
     for block, part in _parts(layout, values):
-        # Of unequal spins there are two names.
         keywords = {block.keyword.lower()}
-        if keywords & {"inorbital", "inorbitalantiparallel"}:
-            keywords = {"inorbital", "inorbitalantiparallel"}
+        if keywords & _OF_UNEQUAL_SPINS:
+            keywords = _OF_UNEQUAL_SPINS
+            if keywords <= named:
+                raise ValueError(
+                    "the list of files has InOrbital and InOrbitalAntiParallel, which are the same parameters: leave "
+                    "one of them out"
+                )
         for keyword in keywords & named:
             part[:] = read_block(files[keyword], block)
             named.remove(keyword)

@@ -256,7 +256,7 @@ def _symmetries(files: dict[str, Path], settings: Settings, *, is_real: bool) ->
         _check_number(line, number, definition.count)
         parts = line.reals(1, min(2, max(1, len(line.words) - 1)), "a symmetry and its weight")
         if not np.isnan(weights[number]):
-            raise ValueError(f"{line.path}, line {line.number}: symmetry {number} has a weight already: give it once")
+            raise line.wrong("each symmetry has its weight once")
         weights[number] = complex(*parts)
     permutations = np.full((definition.count, n_sites), -1)
     signs = np.ones((definition.count, n_sites), int)

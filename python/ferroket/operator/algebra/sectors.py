@@ -17,6 +17,7 @@ from netket.hilbert.constraint import ExtraConstraint, SumConstraint, SumOnParti
 from ferroket._compat.netket import range_of_local_states
 from ferroket.hilbert import SiteOccupations
 from ferroket.hilbert.site_occupations import limits_of
+from ferroket.operator.algebra.validation import check_fermions
 from ferroket.operator.compiled import Constraint, Constraints, Form, Restricted, Terms
 from ferroket.operator.compiled.masks import site_bits, words_of
 
@@ -111,8 +112,7 @@ def limits_of_sites(hilbert: Any) -> tuple[tuple[int, int], ...]:
     Raises:
         TypeError: If the space is another one.
     """
-    if not isinstance(hilbert, SpinOrbitalFermions):
-        raise TypeError(f"fermions aren't on {hilbert!r}: take nk.hilbert.SpinOrbitalFermions")
+    check_fermions(hilbert)
     return limits_of(hilbert) or ((0, hilbert.n_spin_subsectors),) * hilbert.n_orbitals
 
 

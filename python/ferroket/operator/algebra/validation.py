@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from netket.graph import AbstractGraph
-from netket.hilbert import DiscreteHilbert
+from netket.hilbert import DiscreteHilbert, SpinOrbitalFermions
 
 
 def is_traced(*values: Any) -> bool:
@@ -164,6 +164,16 @@ def one_for_each(name: str, value: Any, n: int, what: str, dtype: Any = None) ->
         )
     check_dtype(name, values, dtype)
     return np.broadcast_to(values, (n,))
+
+
+def check_fermions(hilbert: Any) -> None:
+    """Checks that a Hilbert space is one of fermions.
+
+    Raises:
+        TypeError: If it isn't.
+    """
+    if not isinstance(hilbert, SpinOrbitalFermions):
+        raise TypeError(f"fermions aren't on {hilbert!r}: take nk.hilbert.SpinOrbitalFermions")
 
 
 def check_hilbert(hilbert: Any, operator: str) -> None:

@@ -63,8 +63,15 @@ pub trait Fermions: Sync {
     /// What one of the summands adds to the ratio, up to the sign of the order of the modes.
     fn summand(&self, state: &Self::State, index: usize, moves: &Moves) -> Self::Number;
 
-    /// ψ with the fermions moved, from the tables, up to the sign of the order of the modes.
-    fn psi_there(&self, state: &Self::State, moves: &Moves) -> SignedLog<Self::Number>;
+    /// One of the summands with the fermions moved, from the tables, up to the sign of the order of the modes.
+    fn there(&self, state: &Self::State, index: usize, moves: &Moves) -> SignedLog<Self::Number>;
+
+    /// ψ with the fermions moved, alike.
+    #[cold]
+    fn psi_there(&self, state: &Self::State, moves: &Moves) -> SignedLog<Self::Number> {
+        let all: Vec<_> = (0..self.summands()).map(|index| self.there(state, index, moves)).collect();
+        SignedLog::sum(&all)
+    }
 
     /// Moves the fermions. `summands` are what the summands add to the ratio.
     fn go<S: Simd>(

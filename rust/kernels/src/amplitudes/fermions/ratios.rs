@@ -42,6 +42,7 @@ impl<F: Fermions> Ratios for Amplitudes<'_, F> {
     }
 
     fn changes(&self) -> usize {
+        // The hops of a lattice or a molecule, all at once.
         if F::READS_MANY { 512 } else { 16 }
     }
 

@@ -147,8 +147,8 @@ impl<E: Orbital> Fermions for Pfaffians<E> {
         state.summand(self, index, moves)
     }
 
-    fn psi_there(&self, state: &State<E>, moves: &Moves) -> SignedLog<E> {
-        state.psi_there(self, moves)
+    fn there(&self, state: &State<E>, index: usize, moves: &Moves) -> SignedLog<E> {
+        state.there(self, index, moves)
     }
 
     #[inline(always)]

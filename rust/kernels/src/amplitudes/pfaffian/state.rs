@@ -230,7 +230,7 @@ impl<E: Orbital> State<E> {
 
     /// One of the summands with the fermions moved, from its pairs.
     #[cold]
-    fn there(&self, pfaffians: &Pfaffians<E>, summand: usize, moves: &Moves) -> SignedLog<E> {
+    pub(crate) fn there(&self, pfaffians: &Pfaffians<E>, summand: usize, moves: &Moves) -> SignedLog<E> {
         let mut occupied = self.occupied.clone();
         for there in moves.iter() {
             for (&from, &to) in there.emptied.iter().zip(&there.filled) {
@@ -239,13 +239,6 @@ impl<E: Orbital> State<E> {
         }
         let of_pair = |a: usize, b: usize| pfaffians.row(summand, occupied[a])[occupied[b] as usize];
         pfaffian(occupied.len(), of_pair).times(SignedLog::of(pfaffians.weights[summand]))
-    }
-
-    /// ψ with the fermions moved, from the pairs, up to the sign of the order of the modes.
-    #[cold]
-    pub(crate) fn psi_there(&self, pfaffians: &Pfaffians<E>, moves: &Moves) -> SignedLog<E> {
-        let all: Vec<_> = (0..pfaffians.weights.len()).map(|summand| self.there(pfaffians, summand, moves)).collect();
-        SignedLog::sum(&all)
     }
 
     /// Moves the fermions. `summands` are what the Pfaffians add to the ratio.

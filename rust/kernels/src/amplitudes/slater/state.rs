@@ -197,7 +197,7 @@ impl<E: Orbital> State<E> {
 
     /// One determinant with the fermions moved, from its orbitals.
     #[cold]
-    fn there(&self, slater: &Slater<E>, index: usize, moves: &Moves) -> SignedLog<E> {
+    pub(crate) fn there(&self, slater: &Slater<E>, index: usize, moves: &Moves) -> SignedLog<E> {
         let mut product = SignedLog::ONE;
         for (number, sector) in slater.sectors.iter().enumerate() {
             let mut occupied = self.occupied[sector.fermions.clone()].to_vec();
@@ -212,13 +212,6 @@ impl<E: Orbital> State<E> {
             product = product.times(solver.solve(slater.orbitals(index, sector), modes, std::iter::empty(), &mut []));
         }
         product
-    }
-
-    /// ψ with the fermions moved, from the orbitals, up to the sign of the order of the modes.
-    #[cold]
-    pub(crate) fn psi_there(&self, slater: &Slater<E>, moves: &Moves) -> SignedLog<E> {
-        let all: Vec<_> = (0..slater.determinants).map(|index| self.there(slater, index, moves)).collect();
-        SignedLog::sum(&all)
     }
 
     /// Whether moving the fermions takes an even permutation of the occupied modes, which have to be in order, as those

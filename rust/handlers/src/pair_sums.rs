@@ -1,8 +1,7 @@
 //! Sums of Pfaffians whose pairs have parameters in common: their logarithms with derivatives.
 
 use crate::blocks::MIN_NUMBERS;
-use crate::determinants::Numbers;
-use crate::dtypes::narrow;
+use crate::dtypes::{Numbers, narrow, numbers_of};
 use crate::errors::invalid;
 use ferroket_kernels::amplitudes::pfaffian::{PairSums, PairTables};
 use ferroket_kernels::numbers::Real;
@@ -103,15 +102,7 @@ impl<E: Numbers> Call<'_, '_, E> {
     ) -> Result<(), Error> {
         let Self { frame, n, modes, samples, count, min, sums } = self;
         let has_rows = rows.is_some();
-        let rows = match rows {
-            Some(rows) => {
-                let mut rows = rows.typed::<O>()?;
-                rows.expect_dims(&[samples, count])?;
-                rows.advise_huge_pages();
-                rows.into_mut_slice()
-            }
-            None => &mut [],
-        };
+        let rows = numbers_of::<O>(rows, &[samples, count])?;
         let parts =
             (Rows::new(log_psi.typed::<C>()?.into_mut_slice(), 1), Rows::new(rows, if has_rows { count } else { 0 }));
         frame.pool().for_each_part(samples, min, parts, |range, (log_psi, rows)| {
