@@ -111,6 +111,17 @@ def test_local_spins_keep_their_fermion(name, tmp_path):
         assert abs(found.mean - energy(loaded)) < 5 * found.error_of_mean
 
 
+def check_wrong_line(folder, name, file, line, text, message):
+    """A line of a file that says something else is an error, which names the file."""
+    namelist = write(folder, SYSTEMS[name])
+    path = namelist.parent / file
+    lines = path.read_text().splitlines()
+    lines[line - 1] = text
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(ValueError, match=re.escape(str(path)) + ".*" + message):
+        mvmc.load(namelist)
+
+
 def test_numbers_of_local_spins_and_terms_are_checked(tmp_path):
     for name, file, line, text, message in (
         (
@@ -139,13 +150,7 @@ def test_numbers_of_local_spins_and_terms_are_checked(tmp_path):
             "line 6: site 2 has a local spin, one fermion that stays there: lea",
         ),
     ):
-        namelist = write(tmp_path / name, SYSTEMS[name])
-        path = namelist.parent / file
-        lines = path.read_text().splitlines()
-        lines[line - 1] = text
-        path.write_text("\n".join(lines) + "\n")
-        with pytest.raises(ValueError, match=re.escape(str(path)) + ".*" + message):
-            mvmc.load(namelist)
+        check_wrong_line(tmp_path / name, name, file, line, text, message)
 
 
 def test_terms_that_vanish_on_local_spins_are_read(tmp_path):
@@ -185,6 +190,11 @@ def test_what_is_absent_is_zero_or_none(tmp_path):
     params = mvmc.load(namelist).variables["params"]
     np.testing.assert_array_equal(params["models_0"]["pairs"], np.arange(12))
     assert not params["models_2"]["jastrow"].any()
+    # Two names of the same parameters.
+    with namelist.open("a") as names:
+        names.write(f"InOrbitalAntiParallel saved/{written['InOrbital'].name}\n")
+    with pytest.raises(ValueError, match="InOrbital and InOrbitalAntiParallel, which are the same parameters"):
+        mvmc.load(namelist)
 
 
 def test_tied_parameters():
@@ -419,10 +429,4 @@ def test_signs_and_pairs_of_spins_are_checked(tmp_path):
         ("general", "modpara.def", 14, "2Sz 8", "line 14: 2Sz of 4 fermions is even, and at most as large"),
         ("spin", "dh2.def", 6, "1 1 5 0", "there is no line of shell 0 of site 0"),
     ):
-        namelist = write(tmp_path / name, SYSTEMS[name])
-        path = namelist.parent / file
-        lines = path.read_text().splitlines()
-        lines[line - 1] = text
-        path.write_text("\n".join(lines) + "\n")
-        with pytest.raises(ValueError, match=re.escape(str(path)) + ".*" + message):
-            mvmc.load(namelist)
+        check_wrong_line(tmp_path / name, name, file, line, text, message)

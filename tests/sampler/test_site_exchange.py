@@ -11,6 +11,8 @@ import pytest
 import scipy.stats
 
 import ferroket as fk
+from constrained import _Plain
+from ferroket.sampler.confined import ConfinedRule, confined
 from limited import EDGES, SPACES, TRIANGLE, space
 from transitions import Case, Move, connected_moves, numbers_of, run
 from variational_states import MODELS
@@ -199,6 +201,20 @@ def test_enabling() -> None:
         assert fk.sampler.explain(state).path == "chains in Rust"
     finally:
         fk.disable()
+
+
+class _FirstModeIsFull(_Plain):
+    def __call__(self, x: Any) -> Any:
+        return x[..., 0] == 1
+
+
+def test_limits_are_checked_once() -> None:
+    """The rule keeps to limits of sites by itself; a user's own constraint is beside it."""
+    sampler = fk.sampler.MetropolisSiteExchange(T_J, clusters=[(0, 1)])
+    assert confined(sampler) is sampler
+    own = nk.hilbert.constraint.ExtraConstraint(T_J.constraint, _FirstModeIsFull())
+    hilbert = nk.hilbert.SpinOrbitalFermions(T_J.n_orbitals, s=1 / 2, n_fermions_per_spin=(1, 1), constraint=own)
+    assert isinstance(confined(fk.sampler.MetropolisSiteExchange(hilbert, clusters=[(0, 1)])).rule, ConfinedRule)
 
 
 def test_what_the_kernels_do_not_take() -> None:
