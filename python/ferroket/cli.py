@@ -134,6 +134,32 @@ def launch(
     raise typer.Exit(code)
 
 
+@app.command(context_settings=_SCRIPT_LAST)
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="Which result; without it all are listed.")] = None,
+    arguments: Arguments = None,
+    *,
+    page: Annotated[
+        Path | None, typer.Option(help="Write the tables of this page anew, and the picture, from the logs.")
+    ] = None,
+    logs: Annotated[Path, typer.Option(help="The folder of the logs that --page reads.")] = Path(
+        "examples/published/logs"
+    ),
+) -> None:
+    """Find a published result again: mpirun -n 8 ferroket reproduce NAME [--short] [--folder DIR] [--minutes M].
+
+    Stopped, the same command goes on, on any number of ranks.
+    """
+    from ferroket.published import command
+
+    if page:
+        command.write_page(page, logs)
+    elif name is None:
+        command.print_names()
+    else:
+        command.reproduce(name, arguments or [])
+
+
 @bench.command()
 def operators(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 1024, rounds: Turns = 5) -> None:
     """Connected elements, compared with NetKet's JAX and numba operators."""

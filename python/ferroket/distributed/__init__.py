@@ -5,6 +5,7 @@
 
 from ferroket.distributed.arrays import (
     barrier,
+    broadcast,
     from_process_local,
     gather,
     is_main,
@@ -19,6 +20,7 @@ from ferroket.distributed.startup import initialize
 __all__ = [
     "RuntimeInfo",
     "barrier",
+    "broadcast",
     "from_process_local",
     "gather",
     "initialize",

@@ -85,6 +85,22 @@ def gather(tree: Any) -> Any:
     return jax.tree.map(whole, tree)
 
 
+def broadcast(value: Any) -> np.ndarray:
+    """Gives every rank the value of rank 0, so that all go the same way. All ranks must call it.
+
+    Args:
+        value: A number, a truth value or an array, of one shape and dtype on all ranks; rank 0's counts.
+
+    Returns:
+        Rank 0's, as an array.
+    """
+    from jax.experimental import multihost_utils
+
+    own = np.asarray(value)
+    found = multihost_utils.broadcast_one_to_all(np.frombuffer(own.tobytes(), np.uint8))
+    return np.frombuffer(np.asarray(found).astype(np.uint8).tobytes(), own.dtype).reshape(own.shape)
+
+
 def from_process_local(tree: Any, axis: int = 0) -> Any:
     """Joins the parts that the ranks have to arrays over all devices. All ranks must call it.
 

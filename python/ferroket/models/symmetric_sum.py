@@ -1,0 +1,146 @@
+"""Projections of any model onto a representation of its symmetries."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+
+from ferroket.models.ties import hashable
+
+_AGREEMENT = 1e-4
+"""How near amplitudes are that a symmetry leaves as they are, in single precision."""
+
+
+class SymmetricSum(nn.Module):
+    r"""A model projected onto a representation of a group: :math:`\psi(\sigma) = \sum_g \chi_g\, \psi_0(s_g T_g \sigma)`.
+
+    With :math:`(T_g \sigma)_i = \sigma_{g(i)}`, as in :class:`netket.nn.blocks.SymmExpSum`, of which this is the sum
+    without the factor 1 / \|G\|; and with flips s of all spins, too. :func:`symmetrise` makes it of a group, and leaves
+    out what the model has already.
+    """
+
+    module: Any
+    """The linen module that gives ln ψ₀ of configurations ``(n, N)``."""
+
+    symmetries: Any
+    """Permutations of the sites, ``(G, N)``."""
+
+    characters: Any
+    """χ of each, real or complex."""
+
+    flips: Any
+    """1, or −1 where all spins are flipped, of each."""
+
+    def __post_init__(self) -> None:
+        """Makes arrays hashable, as JAX wants models to be."""
+        for name in ("symmetries", "characters", "flips"):
+            setattr(self, name, hashable(getattr(self, name)))
+        super().__post_init__()
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """``ln ψ`` of configurations ``(..., N)``, of shape ``(...)``."""
+        symmetries, characters, flips = (np.asarray(part) for part in (self.symmetries, self.characters, self.flips))
+        moved = x[..., symmetries]
+        if (flips != 1).any():
+            moved = moved * flips[:, None].astype(x.dtype)
+        log_psi = self.module(moved.reshape(-1, x.shape[-1])).reshape(moved.shape[:-1])
+        if (characters.real > 0).all() and not np.iscomplexobj(characters):
+            return logsumexp(log_psi, b=characters.astype(log_psi.real.dtype), axis=-1)
+        largest = jax.lax.stop_gradient(log_psi.real.max(axis=-1, keepdims=True))
+        total = jnp.sum(characters * jnp.exp(log_psi - largest), axis=-1)
+        return jnp.log(total.astype(jnp.result_type(total, jnp.complex64))) + largest[..., 0]
+
+
+def symmetrise(
+    module: Any,
+    hilbert: Any,
+    symmetries: Any,
+    *,
+    characters: Any = None,
+    parity: int | None = None,
+    invariant_under: Any = None,
+) -> SymmetricSum:
+    """Projects a model onto a representation of a group, at no cost for symmetries that it has already.
+
+    A model that is invariant under some of the symmetries, as a convolutional network under translations, is evaluated
+    once for each coset of these. Which they are is found by value: ln ψ of some configurations, at random parameters.
+
+    Args:
+        module: A linen module that gives ln ψ of configurations ``(n, N)``.
+        hilbert: The Hilbert space of the configurations.
+        symmetries: The group: one of NetKet's permutation groups, or an array ``(G, N)``, as
+            ``lattice.space_group()``.
+        characters: χ of each element; 1 by default.
+        parity: With 1 or −1 the state is also projected onto states that the flip of all spins leaves as they are, or
+            of which it changes the sign.
+        invariant_under: The symmetries that the model has, ``(H, N)``, if they needn't be found.
+
+    Returns:
+        The projected model.
+
+    Raises:
+        ValueError: There is another number of characters, the parity isn't ±1, or nothing is left: the characters add
+            up to 0 over the symmetries that the model has.
+    """
+    group = np.asarray(symmetries)
+    if group.ndim != 2 or group.shape[1] != hilbert.size or (np.sort(group, axis=1) != np.arange(group.shape[1])).any():  # noqa: PLR2004 - a table
+        raise ValueError(f"symmetries must be permutations of {hilbert.size} sites, but have shape {group.shape}")
+    weights = np.ones(len(group)) if characters is None else np.asarray(characters)
+    if weights.shape != (len(group),):
+        raise ValueError(f"there are {len(group)} symmetries, but characters have shape {weights.shape}")
+    if parity not in {None, 1, -1}:
+        raise ValueError(f"parity={parity} must be 1 or -1, or None for no such projection")
+    flips = np.ones(len(group), int)
+    if parity is not None:
+        group, flips = np.concatenate([group, group]), np.repeat([1, -1], len(flips))
+        weights = np.concatenate([weights, parity * weights])
+    if invariant_under is None:
+        own = _invariances(module, hilbert, group, flips)
+    else:
+        told = {tuple(row) for row in np.asarray(invariant_under)}
+        own = np.array([tuple(row) in told and flip == 1 for row, flip in zip(group, flips, strict=True)])
+    return SymmetricSum(module, *_cosets(group, flips, weights, own))
+
+
+def _invariances(module: Any, hilbert: Any, group: np.ndarray, flips: np.ndarray) -> np.ndarray:
+    """Of which elements a model's ln ψ doesn't depend, whatever its parameters."""
+    keys = jax.random.split(jax.random.key(0), 3)
+    samples = hilbert.random_state(keys[0], 2)
+    variables = module.init(keys[1], samples)
+    leaves, structure = jax.tree.flatten(variables)
+    noise = [
+        leaf + 0.1 * jax.random.normal(key, leaf.shape, leaf.dtype) if jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf
+        for leaf, key in zip(leaves, jax.random.split(keys[2], len(leaves)), strict=True)
+    ]
+    moved = samples[:, group] * flips[:, None]
+    log_psi = module.apply(jax.tree.unflatten(structure, noise), moved.reshape(-1, group.shape[1]))
+    differences = np.asarray(log_psi).reshape(len(samples), -1)
+    differences = differences - np.asarray(module.apply(jax.tree.unflatten(structure, noise), samples))[:, None]
+    return np.abs(np.exp(differences) - 1).max(axis=0) < _AGREEMENT
+
+
+def _cosets(
+    group: np.ndarray, flips: np.ndarray, weights: np.ndarray, own: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One element of each coset of a subgroup, the sum of the weights of the coset, and the element's flip."""
+    number = {(*row, flip): n for n, (row, flip) in enumerate(zip(group.tolist(), flips.tolist(), strict=True))}
+    left = np.ones(len(group), bool)
+    chosen, sums = [], []
+    for n, (row, flip) in enumerate(zip(group, flips, strict=True)):
+        if left[n]:
+            coset = [number[(*row[h].tolist(), int(flip * s))] for h, s in zip(group[own], flips[own], strict=True)]
+            chosen.append(n)
+            sums.append(weights[coset].sum())
+            left[coset] = False
+    total = np.asarray(sums)
+    if np.abs(total).max() < _AGREEMENT * np.abs(weights).max():
+        raise ValueError(
+            "the characters add up to 0 over the symmetries that the model has, so nothing of it is in this "
+            "representation: take a model without them"
+        )
+    kept = np.abs(total) > _AGREEMENT * np.abs(weights).max()
+    return group[chosen][kept], total[kept], flips[chosen][kept]

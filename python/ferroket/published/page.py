@@ -1,0 +1,124 @@
+"""The page of published results: a table and a picture of the logs of runs."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ferroket.bench.report import figure_of
+from ferroket.published.results import RESULTS, Result
+
+START = "<!-- made by `ferroket reproduce --page`: -->"
+END = "<!-- end of what is made -->"
+
+_BEHIND_THE_POINT = 6
+
+
+def read_logs(folder: Path) -> dict[str, dict[str, Any]]:
+    """The logs of runs that came to an end, by the result's name, in the order of :data:`RESULTS`."""
+    logs = {name: folder / f"{name}.json" for name in RESULTS}
+    found = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in logs.items() if path.exists()}
+    return {name: log for name, log in found.items() if log["final"]}
+
+
+def write(page: Path, logs: Path) -> None:
+    """Writes the tables of a page anew, between its two marks, and the picture beside it, of the logs in a folder.
+
+    Raises:
+        ValueError: The page has no such marks.
+    """
+    text = page.read_text(encoding="utf-8")
+    before, mark, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    if not mark or not end:
+        raise ValueError(f"{page} must have the lines {START!r} and {END!r}, between which the tables are written")
+    page.write_text(f"{before}{START}\n\n{tables(read_logs(logs))}\n{END}{after}", encoding="utf-8")
+
+
+def tables(logs: dict[str, dict[str, Any]]) -> str:
+    """The tables of results and of their sources."""
+    rows = [
+        "| system | ansatz | parameters | steps | found | published | bar | core-hours |",
+        "|---|---|---|---|---|---|---|---|",
+        *(_row(RESULTS[name], log) for name, log in logs.items()),
+    ]
+    machines = [
+        "| system | ranks | processor |",
+        "|---|---|---|",
+        *(f"| `{name}` | {_starts(log)} | {_processors(log)} |" for name, log in logs.items()),
+    ]
+    sources = [f"- {line}" for line in dict.fromkeys(_sources(logs))]
+    return "\n".join([*rows, "", *machines, "", "Sources:", "", *sources, ""])
+
+
+def _row(result: Result, log: dict[str, Any]) -> str:
+    final = log["final"]
+    published = "; ".join(f"{reference.method} {_number(reference.value)}" for reference in result.references)
+    hours = sum(segment["cores"] * segment["seconds"] / 3600 for segment in log["segments"])
+    met = "reached" if final["value"] <= result.bar else "missed"
+    cells = [
+        f"{result.title}, {result.unit}",
+        result.ansatz,
+        f"{final['parameters']:,}".replace(",", " "),
+        str(sum(segment["steps"] for segment in log["segments"])),
+        f"**{with_error(final['value'], final['error'])}**",
+        published,
+        f"{_number(result.bar)}: {met}",
+        f"{hours:.2g}",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def with_error(value: float, error: float) -> str:
+    """A number with the error of its last two digits behind it, as −0.50381(12)."""
+    if not error > 0:
+        return _number(value)
+    digits = next(places for places in range(1, 15) if error * 10**places >= 10)  # noqa: PLR2004 - two digits
+    return f"{value:.{digits}f}({error * 10**digits:.0f})".replace("-", "−")
+
+
+def _number(value: float) -> str:
+    return f"{value:.10g}".replace("-", "−")
+
+
+def _starts(log: dict[str, Any]) -> str:
+    return ", then ".join(f"{segment['ranks']} ({segment['steps']} steps)" for segment in log["segments"])
+
+
+def _processors(log: dict[str, Any]) -> str:
+    return ", ".join(dict.fromkeys(segment["processor"] for segment in log["segments"]))
+
+
+def _sources(logs: dict[str, dict[str, Any]]) -> Iterator[str]:
+    for name in logs:
+        for reference in RESULTS[name].references:
+            yield f"{RESULTS[name].title}, {reference.method}: {reference.source}"
+
+
+def draw(picture: Path, logs: Path) -> None:
+    """Draws how far energies are above the best that is known, against core-hours, beside published ones.
+
+    Raises:
+        ModuleNotFoundError: matplotlib isn't installed.
+    """
+    runs = {name: log for name, log in read_logs(logs).items() if RESULTS[name].quantity == "energy"}
+    columns = 3
+    rows = -(-len(runs) // columns)
+    figure = figure_of(4 * columns, 3 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False).flat
+    for axes, (name, log) in zip(panels, runs.items(), strict=False):
+        result = RESULTS[name]
+        best = result.lowest
+        scale = abs(best)
+        above = [(value - best) / scale for value in log["values"]]
+        axes.loglog(log["core_hours"], above, label=result.ansatz)
+        for reference in result.references:
+            if reference.value > best:
+                axes.axhline((reference.value - best) / scale, color="grey", linestyle=":")
+                axes.annotate(reference.method, (axes.get_xlim()[0], (reference.value - best) / scale), fontsize=7)
+        axes.set_title(f"{result.title}", fontsize=9)
+        axes.set_xlabel("core-hours")
+        axes.set_ylabel("relative error")
+    for axes in list(panels)[len(runs) :]:
+        axes.set_visible(False)
+    figure.savefig(picture)

@@ -1,0 +1,114 @@
+"""What was published, with its sources, and how near a run has to come.
+
+Energies are those of the ground state. VarBench is D. Wu et al., Science 386, 296 (2024), whose tables are at
+https://github.com/varbench/varbench.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A published number.
+
+    Attributes:
+        method: How it was found.
+        value: The number.
+        source: Where it stands.
+        error: Its statistical error, if it has one.
+    """
+
+    method: str
+    value: float
+    source: str
+    error: float = 0.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """A published result, and the script that reproduces it.
+
+    Attributes:
+        title: The system.
+        ansatz: The wave function of the script.
+        script: Its file in ``examples/published``, without the ending.
+        unit: What the numbers are, for readers.
+        scale: What the script's own values are multiplied with for that.
+        references: The literature; the first is what the last line of a run compares with.
+        bar: What a run has to reach: at most this.
+        short_bar: What a short run has to reach.
+        quantity: What is found.
+    """
+
+    title: str
+    ansatz: str
+    script: str
+    unit: str
+    scale: float
+    references: tuple[Reference, ...]
+    bar: float
+    short_bar: float
+    quantity: Literal["energy", "infidelity"] = "energy"
+
+    @property
+    def lowest(self) -> float:
+        """The lowest of the published numbers."""
+        return min(reference.value for reference in self.references)
+
+
+_VARBENCH = "VarBench"
+_CHEN_HEYL = "A. Chen and M. Heyl, Nat. Phys. 20, 1476 (2024), arXiv:2302.01941"
+_SQUARE_QMC = Reference("quantum Monte Carlo", -0.67155267, _CHEN_HEYL, 5e-8)
+_SQUARE_RBM = Reference(
+    "RBM α = 1, without symmetries", -265.7726 / 400, f"{_VARBENCH}, Heisenberg/square_100_P", 1.5e-5
+)
+_SITE = "per site, J S·S"
+
+
+def _rbm(lattice: str, alpha: int, references: tuple[Reference, ...], bar: float, short_bar: float) -> Result:
+    sites = 40 if lattice == "chain of 40" else 100
+    title = f"Heisenberg, {lattice}"
+    return Result(
+        title, f"RBM α = {alpha}, translations", "heisenberg_rbm", _SITE, 1 / sites, references, bar, short_bar
+    )
+
+
+_BETHE = Reference("exact", -0.4436630697, "Bethe's equations for 40 spins, solved in tests/published")
+
+RESULTS: dict[str, Result] = {
+    "ising-chain-32": Result(
+        "Ising chain of 32, h = 1",
+        "RBM α = 4, translations",
+        "ising_chain",
+        "total",
+        1.0,
+        (
+            Reference("exact", -40.76003249419, f"{_VARBENCH}, TFIsing/chain_32_P_1; free fermions"),
+            Reference("dense network", -40.760008, f"{_VARBENCH}, TFIsing/chain_32_P_1", 5.8e-6),
+            Reference("RBM α = 1", -40.75763, f"{_VARBENCH}, TFIsing/chain_32_P_1", 1.4e-4),
+        ),
+        bar=-40.76003249 * (1 - 2e-6),
+        short_bar=-40.755,
+    ),
+    **{
+        f"heisenberg-chain-40-rbm-{alpha}": _rbm("chain of 40", alpha, (_BETHE,), bar, short_bar)
+        for alpha, bar, short_bar in ((1, -0.4434, -0.442), (2, -0.44362, -0.442), (4, -0.44365, -0.442))
+    },
+    **{
+        f"heisenberg-square-100-rbm-{alpha}": _rbm(
+            "square 10×10", alpha, (_SQUARE_QMC, _SQUARE_RBM), _SQUARE_RBM.value, short_bar
+        )
+        for alpha, short_bar in ((1, -0.65), (2, -0.65), (4, -0.65))
+    },
+    "hubbard-square-16": Result(
+        "Hubbard, square 4×4, U = 8, 5 + 5",
+        "pairs, Gutzwiller, Jastrow, space group",
+        "hubbard_square",
+        "total",
+        1.0,
+        (Reference("exact", -17.51036669487866, f"{_VARBENCH}, Hubbard/square_16_P_5_8"),),
+        bar=-17.510367 * (1 - 1e-3),
+        short_bar=-17.0,
+    ),
+}

@@ -1,0 +1,155 @@
+"""A run that can be stopped and go on, on another number of ranks too, and that says what it cost."""
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import netket as nk
+
+from ferroket import distributed
+from ferroket.bench.report import machine
+from ferroket.distributed import RuntimeInfo
+from ferroket.published.log import Log, Segment
+from ferroket.published.results import RESULTS, Result
+
+
+class Run:
+    """A script's run for one of :data:`~ferroket.published.RESULTS`.
+
+    It keeps two files in its folder: ``NAME.mpack``, its checkpoint, and ``NAME.json``, its log. Both are replaced
+    every few steps, so that it can be stopped at any time. The same command goes on, on any number of ranks.
+
+    Args:
+        names: The results that the script finds. The first word of the command line may choose one; by default it is
+            the first.
+        arguments: Those of the command line; by default the script's.
+
+    Attributes:
+        name: The result that was chosen.
+        result: What was published.
+        short: Whether only a short run is wanted, as the tests do, with the looser bound ``result.short_bar``.
+    """
+
+    def __init__(self, *names: str, arguments: Sequence[str] | None = None) -> None:
+        parser = argparse.ArgumentParser(description="Reproduces a published result.")
+        parser.add_argument("name", nargs="?", choices=names, default=names[0], help="which one")
+        parser.add_argument("--short", action="store_true", help="a short run with a looser bound")
+        parser.add_argument("--folder", type=Path, default=Path(), help="where the checkpoint and the log are kept")
+        parser.add_argument("--minutes", type=float, default=math.inf, help="stop after these, and go on later")
+        options = parser.parse_args(arguments)
+        self.name: str = options.name
+        self.result: Result = RESULTS[self.name]
+        self.short: bool = options.short
+        self._file = str(options.folder / (self.name + "-short" * self.short))
+        self._deadline = time.monotonic() + 60 * options.minutes
+        info = distributed.runtime_info()
+        self._segment = Segment(info.size, _cores(info), machine()["processor"], dict(info.versions))
+        self._log = Log()
+        options.folder.mkdir(parents=True, exist_ok=True)
+
+    def optimise(self, driver: Any, steps: int, *, stage: str = "", save_every: int = 20) -> None:
+        """Runs a driver up to a number of steps: from its last checkpoint, if there is one.
+
+        Stopped and continued, it makes the steps that one ``driver.run(steps)`` makes.
+
+        Args:
+            driver: A driver of NetKet's or of ours.
+            steps: How many steps it has made at the end, earlier runs included.
+            stage: What tells the checkpoints of several drivers apart that run one after another.
+            save_every: After how many steps there is a checkpoint.
+
+        Raises:
+            SystemExit: ``--minutes`` are over before the last step.
+        """
+        checkpoint = Path(f"{self._file}{'-' * bool(stage)}{stage}.mpack")
+        if distributed.broadcast(checkpoint.exists()):
+            found = distributed.load(checkpoint, like={"driver": driver, "log": ""})
+            driver, self._log = found["driver"], Log.from_json(found["log"])
+            distributed.print_once(f"{checkpoint.name}: {driver.step_count} steps have been made")
+        while driver.step_count < steps:
+            if distributed.broadcast(time.monotonic() > self._deadline):
+                distributed.print_once(f"stopped after {driver.step_count} steps: the same command goes on")
+                raise SystemExit
+            self._advance(driver, min(save_every, steps - driver.step_count))
+            distributed.save(checkpoint, {"driver": driver, "log": self._log.to_json()})
+            self._write()
+
+    def _advance(self, driver: Any, steps: int) -> None:
+        history = nk.logging.RuntimeLog()
+        begin = time.perf_counter()
+        driver.run(steps, out=history, show_progress=False)
+        self._add(history.data[self.result.quantity.capitalize()], time.perf_counter() - begin)
+        value, error = (self.result.scale * number for number in (self._log.values[-1], self._log.errors[-1]))
+        distributed.print_once(
+            f"step {driver.step_count}: {self.result.quantity} {value:.6f} +- {error:.6f}, "
+            f"{self._log.total_core_hours:.3f} core-hours",
+            flush=True,
+        )
+
+    def conclude_energy(self, state: Any, hamiltonian: Any, n_samples: int, **facts: Any) -> None:
+        """The energy with more samples, and the last line.
+
+        Args:
+            state: The variational state.
+            hamiltonian: The operator.
+            n_samples: How many samples to take.
+            facts: What else belongs into the log.
+        """
+        begin = time.perf_counter()
+        state.n_samples = n_samples
+        energy = state.expect(hamiltonian)
+        self._add({"Mean": [], "Sigma": []}, time.perf_counter() - begin)
+        self.conclude(
+            float(energy.mean.real),
+            float(energy.error_of_mean),
+            parameters=_real_numbers(state.parameters),
+            samples=state.n_samples,
+            variance=float(energy.variance),
+            **facts,
+        )
+
+    def conclude(self, value: float, error: float, **facts: Any) -> None:
+        """Writes what was found to the log, and prints the last line.
+
+        Args:
+            value: What was found, in the script's units: the whole system's energy in those of its operator.
+            error: Its statistical error.
+            facts: What else belongs into the log, such as the number of ``parameters``.
+        """
+        result, log = self.result, self._log
+        value, error = value * result.scale, error * result.scale
+        log.final = {"value": value, "error": error, **facts}
+        self._write()
+        reference = result.references[0]
+        distributed.print_once(
+            f"{result.quantity} {value:.7f} +- {error:.7f}, {reference.method} {reference.value:.7f}, "
+            f"difference {value - reference.value:.1e}, ranks {self._segment.ranks}, "
+            f"core-hours {log.total_core_hours:.3f}"
+        )
+
+    def _add(self, statistics: Any, seconds: float) -> None:
+        if not any(segment is self._segment for segment in self._log.segments):
+            self._log.segments.append(self._segment)
+        self._log.add(statistics, seconds)
+
+    def _write(self) -> None:
+        if distributed.is_main():
+            text = json.dumps(self._log.for_page(self.result.scale), ensure_ascii=False)
+            Path(f"{self._file}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _cores(info: RuntimeInfo) -> int:
+    """How many cores the ranks have together, each counted once."""
+    by_rank = [set(own) for own in info.cores]
+    bound = sum(map(len, by_rank))
+    return bound if info.nodes > 1 and info.binding != "none" else len(set.union(*by_rank)) * info.nodes
+
+
+def _real_numbers(parameters: Any) -> int:
+    return sum(leaf.size * (2 if jnp.iscomplexobj(leaf) else 1) for leaf in jax.tree.leaves(parameters))

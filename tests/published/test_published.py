@@ -1,0 +1,130 @@
+"""Runs that reproduce published results: they go on where they stopped, and their logs become a page."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import netket as nk
+import numpy as np
+import pytest
+
+import ferroket as fk
+from ferroket.published import page
+from ferroket.published.command import SCRIPTS
+from ferroket.published.log import Log, Segment
+from ferroket.published.results import RESULTS
+from ferroket.published.run import Run
+from mpi import mpirun, run_alone, run_ranks
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "published"
+NAME = "ising-chain-32"
+
+
+def driver() -> fk.driver.VMC_SR:
+    chain = nk.graph.Chain(8)
+    hilbert = nk.hilbert.Spin(0.5, 8)
+    hamiltonian = fk.operator.Ising(hilbert, chain, h=1.0, J=-1.0)
+    sampler = fk.sampler.MetropolisLocal(hilbert, n_chains=16)
+    state = nk.vqs.MCState(sampler, nk.models.RBM(param_dtype=float), n_samples=256, seed=1, sampler_seed=2)
+    return fk.driver.VMC_SR(
+        hamiltonian, nk.optimizer.Adam(0.01), variational_state=state, diag_shift=lambda step: 0.1 / (1 + step)
+    )
+
+
+def test_a_run_that_stops_and_goes_on_makes_the_steps_of_one_that_does_not(tmp_path: Path) -> None:
+    whole = driver()
+    whole.run(12, show_progress=False)
+    first, second = driver(), driver()
+    Run(NAME, arguments=["--folder", str(tmp_path)]).optimise(first, 5, save_every=2)
+    run = Run(NAME, arguments=["--folder", str(tmp_path)])
+    run.optimise(second, 12, save_every=3)
+    for found, expected in zip(jax.tree.leaves(second.state.parameters), jax.tree.leaves(whole.state.parameters)):
+        np.testing.assert_array_equal(found, expected)
+    run.conclude_energy(second.state, second._ham, n_samples=512)
+    log = json.loads((tmp_path / f"{NAME}.json").read_text())
+    assert log["steps"] == list(range(1, 13))
+    assert [segment["steps"] for segment in log["segments"]] == [5, 7]
+    assert log["final"]["parameters"] == second.state.n_parameters
+    # Eight sites: -2 / sin(π / 16) = -10.2516617910.
+    assert log["final"]["value"] == pytest.approx(-10.2517, abs=0.5)
+
+
+def test_minutes_stop_a_run_and_keep_what_it_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Run(NAME, arguments=["--folder", str(tmp_path), "--minutes", "0"])
+    with pytest.raises(SystemExit) as end:
+        run.optimise(driver(), 4)
+    assert end.value.code is None
+    assert "stopped after 0 steps" in capsys.readouterr().out
+
+
+def test_log_counts_cores_of_each_start_and_keeps_means_of_many_steps() -> None:
+    log = Log(segments=[Segment(2, 4, "a processor", {})])
+    log.add({"Mean": np.arange(100) + 1j, "Sigma": np.full(100, 0.5)}, 1800)
+    log.segments.append(Segment(1, 1, "another", {}))
+    log.add({"Mean": np.arange(100, 1000), "Sigma": np.full(900, 0.5)}, 3600)
+    log = Log.from_json(log.to_json())
+    assert log.total_core_hours == pytest.approx(4 * 0.5 + 1)
+    assert log.core_hours[99] == pytest.approx(2)
+    assert log.core_hours[-1] == pytest.approx(3)
+    shown = log.for_page(0.1)
+    assert shown["steps"] == list(range(5, 1001, 5))
+    assert shown["values"] == pytest.approx(0.1 * (np.arange(200) * 5 + 2))
+    assert shown["errors"] == pytest.approx(np.full(200, 0.1 * 0.5 / np.sqrt(5)))
+
+
+def test_each_result_has_its_script() -> None:
+    """In the package, of which the examples' folder has the same files."""
+    scripts = {f"{result.script}.py" for result in RESULTS.values()}
+    assert scripts == {path.name for path in EXAMPLES.glob("*.py")} == {path.name for path in SCRIPTS.glob("*.py")}
+    for name in scripts:
+        assert (EXAMPLES / name).read_text() == (SCRIPTS / name).read_text()
+
+
+def test_the_page_is_made_of_the_logs() -> None:
+    logs = page.read_logs(EXAMPLES / "logs")
+    assert logs.keys() == RESULTS.keys()
+    text = (ROOT / "docs" / "published.md").read_text(encoding="utf-8")
+    made = text.split(page.START)[1].split(page.END)[0].strip()
+    assert made == page.tables(logs).strip()
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [(-0.503812, 0.0000123, "−0.503812(12)"), (-40.76, 0.0, "−40.76"), (17.5, 0.34, "17.50(34)")],
+)
+def test_numbers_with_errors(value: float, error: float, text: str) -> None:
+    assert page.with_error(value, error) == text
+
+
+def test_exact_energies_of_the_list() -> None:
+    """Free fermions, and Bethe's equations for the ground state of the chain, by Newton's method."""
+    assert RESULTS["ising-chain-32"].references[0].value == pytest.approx(-2 / np.sin(np.pi / 64), rel=1e-12)
+    assert bethe(4) == pytest.approx(-0.5)
+    assert bethe(6) == pytest.approx(-(2 + np.sqrt(13)) / 12)
+    assert RESULTS["heisenberg-chain-40-rbm-1"].references[0].value == pytest.approx(bethe(40), abs=1e-10)
+
+
+def bethe(sites: int) -> float:
+    """The ground state's energy per site of a ring, in units of J S·S."""
+    pairs = sites // 2
+    numbers = np.arange(pairs) - (pairs - 1) / 2
+    x = np.zeros(pairs)
+    for _ in range(50):
+        between = x[:, None] - x
+        equations = sites * 2 * np.arctan(2 * x) - 2 * np.pi * numbers - 2 * np.arctan(between).sum(1)
+        slopes = 2 / (1 + between**2)
+        jacobian = np.diag(sites * 4 / (1 + 4 * x**2) - slopes.sum(1)) + slopes
+        x = x - np.linalg.solve(jacobian, equations)
+    return 0.25 - np.sum(0.5 / (x**2 + 0.25)) / sites
+
+
+def test_a_name_that_there_is_not() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ferroket", "reproduce", "nothing"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "there is no 'nothing'" in done.stderr
+    assert "Traceback" not in done.stderr
