@@ -15,7 +15,6 @@ fk.initialize()  # before jax is imported
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -27,8 +26,7 @@ state = {
     "x": jax.jit(lambda: jnp.zeros(WALKERS, int), out_shardings=by_walker)(),
 }
 # All ranks have to go the same way, whatever they see of the file system: rank 0 says whether there is a file.
-exists = fk.distributed.gather(fk.distributed.from_process_local(np.full(jax.local_device_count(), path.exists())))[0]
-if exists:
+if fk.distributed.broadcast(path.exists()):
     state = fk.distributed.load(path, like=state)
 
 

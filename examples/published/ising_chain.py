@@ -17,14 +17,14 @@ from jax.nn.initializers import normal, zeros
 from ferroket.published.run import Run
 
 run = Run("ising-chain-32")
-STEPS = 120 if run.short else 600
+STEPS = 120 if run.short else 2000
 
 chain = nk.graph.Chain(32)
 hilbert = nk.hilbert.Spin(0.5, chain.n_nodes)
 hamiltonian = fk.operator.Ising(hilbert, chain, h=1.0, J=-1.0)
 model = nk.models.RBMSymm(
     symmetries=chain.translation_group(),
-    alpha=4,
+    alpha=8,
     param_dtype=float,
     use_visible_bias=False,
     kernel_init=normal(0.02),

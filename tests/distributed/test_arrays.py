@@ -25,6 +25,8 @@ NUMBERS = """
 assert fd.is_main() == (rank == 0)
 fd.print_once("once", n)
 fd.barrier("first")
+assert fd.broadcast(rank == 0) and not fd.broadcast(rank != 0)
+np.testing.assert_array_equal(fd.broadcast(np.arange(3.5) + rank), np.arange(3.5))
 local = np.arange(6.0).reshape(3, 2) + 100 * rank
 whole = np.concatenate([np.arange(6.0).reshape(3, 2) + 100 * r for r in range(n)])
 spread = fd.from_process_local({"x": local, "y": local.astype("int8")})

@@ -16,7 +16,7 @@ from ferroket.published.command import SCRIPTS
 from ferroket.published.log import Log, Segment
 from ferroket.published.results import RESULTS
 from ferroket.published.run import Run
-from mpi import mpirun, run_alone, run_ranks
+from mpi import environment, mpirun, run_command
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "published"
@@ -41,7 +41,9 @@ def test_a_run_that_stops_and_goes_on_makes_the_steps_of_one_that_does_not(tmp_p
     Run(NAME, arguments=["--folder", str(tmp_path)]).optimise(first, 5, save_every=2)
     run = Run(NAME, arguments=["--folder", str(tmp_path)])
     run.optimise(second, 12, save_every=3)
-    for found, expected in zip(jax.tree.leaves(second.state.parameters), jax.tree.leaves(whole.state.parameters)):
+    for found, expected in zip(
+        jax.tree.leaves(second.state.parameters), jax.tree.leaves(whole.state.parameters), strict=True
+    ):
         np.testing.assert_array_equal(found, expected)
     run.conclude_energy(second.state, second._ham, n_samples=512)
     log = json.loads((tmp_path / f"{NAME}.json").read_text())
@@ -128,3 +130,23 @@ def test_a_name_that_there_is_not() -> None:
     assert done.returncode == 2
     assert "there is no 'nothing'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.mpi
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", ["ising-chain-32", "heisenberg-square-100-rbm-1", "hubbard-square-16"])
+def test_short_runs(name: str, tmp_path: Path) -> None:
+    """On one rank and on two: the same energy, below the bound."""
+    found = []
+    for ranks in (1, 2):
+        folder = tmp_path / str(ranks)
+        command = [mpirun(), "-n", str(ranks), sys.executable, "-m", "ferroket", "reproduce", name, "--short"]
+        done = run_command([*command, "--folder", folder], environment(), 600)
+        assert done.returncode == 0, done.stderr
+        last = done.stdout.strip().splitlines()[-1]
+        assert last.startswith("energy ")
+        assert f"ranks {ranks}, core-hours" in last
+        found.append(json.loads((folder / f"{name}-short.json").read_text())["final"])
+        assert found[-1]["value"] < RESULTS[name].short_bar
+        assert found[-1]["value"] > RESULTS[name].lowest - 5 * found[-1]["error"]
+    assert found[0]["value"] == pytest.approx(found[1]["value"], abs=1e-6)

@@ -10,16 +10,19 @@ from jax.scipy.special import logsumexp
 
 from ferroket.models.ties import hashable
 
-_AGREEMENT = 1e-4
-"""How near amplitudes are that a symmetry leaves as they are, in single precision."""
+_ROUNDING = 1e-8
+"""Sums of characters below this are 0."""
 
 
 class SymmetricSum(nn.Module):
-    r"""A model projected onto a representation of a group: :math:`\psi(\sigma) = \sum_g \chi_g\, \psi_0(s_g T_g \sigma)`.
+    r"""A model projected onto a representation of a group.
 
-    With :math:`(T_g \sigma)_i = \sigma_{g(i)}`, as in :class:`netket.nn.blocks.SymmExpSum`, of which this is the sum
-    without the factor 1 / \|G\|; and with flips s of all spins, too. :func:`symmetrise` makes it of a group, and leaves
-    out what the model has already.
+    .. math::
+
+        \psi(\sigma) = \sum_g \chi_g\, \psi_0(s_g T_g \sigma)
+
+    with :math:`(T_g \sigma)_i = \sigma_{g(i)}`, and s of −1 where all spins are flipped. It is the sum of
+    :class:`netket.nn.blocks.SymmExpSum`, without its factor 1 / \|G\|. :func:`symmetrise` makes it of a group.
     """
 
     module: Any
@@ -83,8 +86,8 @@ def symmetrise(
         The projected model.
 
     Raises:
-        ValueError: There is another number of characters, the parity isn't ±1, or nothing is left: the characters add
-            up to 0 over the symmetries that the model has.
+        ValueError: Symmetries aren't permutations of the sites, or no group; there is another number of characters; the
+            parity isn't ±1; or nothing is left, as the characters add up to 0 over the symmetries that the model has.
     """
     group = np.asarray(symmetries)
     if group.ndim != 2 or group.shape[1] != hilbert.size or (np.sort(group, axis=1) != np.arange(group.shape[1])).any():  # noqa: PLR2004 - a table
@@ -120,7 +123,7 @@ def _invariances(module: Any, hilbert: Any, group: np.ndarray, flips: np.ndarray
     log_psi = module.apply(jax.tree.unflatten(structure, noise), moved.reshape(-1, group.shape[1]))
     differences = np.asarray(log_psi).reshape(len(samples), -1)
     differences = differences - np.asarray(module.apply(jax.tree.unflatten(structure, noise), samples))[:, None]
-    return np.abs(np.exp(differences) - 1).max(axis=0) < _AGREEMENT
+    return np.abs(np.exp(differences) - 1).max(axis=0) < np.sqrt(np.finfo(differences.dtype).eps)
 
 
 def _cosets(
@@ -132,15 +135,18 @@ def _cosets(
     chosen, sums = [], []
     for n, (row, flip) in enumerate(zip(group, flips, strict=True)):
         if left[n]:
-            coset = [number[(*row[h].tolist(), int(flip * s))] for h, s in zip(group[own], flips[own], strict=True)]
+            moved = [(*row[h].tolist(), int(flip * s)) for h, s in zip(group[own], flips[own], strict=True)]
+            if not number.keys() >= set(moved):
+                raise ValueError("symmetries must be a group, but a product of two of them isn't among them")
+            coset = [number[element] for element in moved]
             chosen.append(n)
             sums.append(weights[coset].sum())
             left[coset] = False
     total = np.asarray(sums)
-    if np.abs(total).max() < _AGREEMENT * np.abs(weights).max():
+    if np.abs(total).max() < _ROUNDING * np.abs(weights).max():
         raise ValueError(
             "the characters add up to 0 over the symmetries that the model has, so nothing of it is in this "
-            "representation: take a model without them"
+            "representation: take a model without them, or other characters"
         )
-    kept = np.abs(total) > _AGREEMENT * np.abs(weights).max()
+    kept = np.abs(total) > _ROUNDING * np.abs(weights).max()
     return group[chosen][kept], total[kept], flips[chosen][kept]
