@@ -43,5 +43,5 @@ driver = fk.driver.VMC_SR(
     diag_shift=optax.exponential_decay(1e-2, STEPS, 1e-2),
     trust_region=2,  # the first steps are long
 )
-run.optimise(driver, STEPS)
-run.conclude_energy(state, hamiltonian, n_samples=2**14 if run.short else 2**18)
+driver = run.optimise(driver, STEPS)
+run.conclude_energy(driver.state, hamiltonian, n_samples=2**14 if run.short else 2**18)

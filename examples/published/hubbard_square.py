@@ -37,5 +37,5 @@ driver = fk.driver.VMC_SR(
     diag_shift=3e-3,
     mode="real",
 )
-run.optimise(driver, STEPS)
-run.conclude_energy(state, hamiltonian, n_samples=2**13 if run.short else 2**17)
+driver = run.optimise(driver, STEPS)
+run.conclude_energy(driver.state, hamiltonian, n_samples=2**13 if run.short else 2**17)

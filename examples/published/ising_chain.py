@@ -37,5 +37,5 @@ driver = fk.driver.VMC_SR(
     variational_state=state,
     diag_shift=optax.exponential_decay(1e-3, STEPS, 1e-3),
 )
-run.optimise(driver, STEPS)
-run.conclude_energy(state, hamiltonian, n_samples=2**16 if run.short else 2**21)
+driver = run.optimise(driver, STEPS)
+run.conclude_energy(driver.state, hamiltonian, n_samples=2**16 if run.short else 2**21)

@@ -96,7 +96,7 @@ def test_it_is_evaluated_in_lanes() -> None:
     sampler = fk.sampler.MetropolisExchange(SPACE, graph=lattice)
     state = nk.vqs.MCState(sampler, model, n_samples=64, seed=1)
     assert "in Rust, in lanes" in fk.explain(state, hamiltonian).rest
-    local = np.asarray(state.local_estimators(hamiltonian)).ravel()
+    local = np.asarray(jnp.asarray(state.local_estimators(hamiltonian))).ravel()
     samples = state.samples.reshape(-1, 16)
     rows, mels = nk.operator.Heisenberg(SPACE, lattice, J=[1.0, 0.5]).to_jax_operator().get_conn_padded(samples)
     ratios = np.exp(np.asarray(state.log_value(rows)) - np.asarray(state.log_value(samples))[:, None])

@@ -40,7 +40,8 @@ def test_a_run_that_stops_and_goes_on_makes_the_steps_of_one_that_does_not(tmp_p
     first, second = driver(), driver()
     Run(NAME, arguments=["--folder", str(tmp_path)]).optimise(first, 5, save_every=2)
     run = Run(NAME, arguments=["--folder", str(tmp_path)])
-    run.optimise(second, 12, save_every=3)
+    second = run.optimise(second, 12, save_every=3)
+    assert second.step_count == 12
     for found, expected in zip(
         jax.tree.leaves(second.state.parameters), jax.tree.leaves(whole.state.parameters), strict=True
     ):

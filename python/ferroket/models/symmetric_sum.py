@@ -13,6 +13,8 @@ from ferroket.models.ties import hashable
 _ROUNDING = 1e-8
 """Sums of characters below this are 0."""
 
+_FEW = 8
+
 
 class SymmetricSum(nn.Module):
     r"""A model projected onto a representation of a group.
@@ -131,13 +133,15 @@ def _cosets(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """One element of each coset of a subgroup, the sum of the weights of the coset, and the element's flip."""
     number = {(*row, flip): n for n, (row, flip) in enumerate(zip(group.tolist(), flips.tolist(), strict=True))}
+    subgroup = list(zip(group[own], flips[own].tolist(), strict=True))
     left = np.ones(len(group), bool)
     chosen, sums = [], []
-    for n, (row, flip) in enumerate(zip(group, flips, strict=True)):
+    for n, (row, flip) in enumerate(zip(group, flips.tolist(), strict=True)):
+        # Of later elements of a coset a few products show whether they are in the group, too.
+        moved = [(*row[h].tolist(), flip * s) for h, s in (subgroup if left[n] else subgroup[:_FEW])]
+        if not number.keys() >= set(moved):
+            raise ValueError("symmetries must be a group, but a product of two of them isn't among them")
         if left[n]:
-            moved = [(*row[h].tolist(), int(flip * s)) for h, s in zip(group[own], flips[own], strict=True)]
-            if not number.keys() >= set(moved):
-                raise ValueError("symmetries must be a group, but a product of two of them isn't among them")
             coset = [number[element] for element in moved]
             chosen.append(n)
             sums.append(weights[coset].sum())

@@ -53,7 +53,7 @@ class Run:
         self._log = Log()
         options.folder.mkdir(parents=True, exist_ok=True)
 
-    def optimise(self, driver: Any, steps: int, *, stage: str = "", save_every: int = 20) -> None:
+    def optimise(self, driver: Any, steps: int, *, stage: str = "", save_every: int = 20) -> Any:
         """Runs a driver up to a number of steps: from its last checkpoint, if there is one.
 
         Stopped and continued, it makes the steps that one ``driver.run(steps)`` makes.
@@ -63,6 +63,9 @@ class Run:
             steps: How many steps it has made at the end, earlier runs included.
             stage: What tells the checkpoints of several drivers apart that run one after another.
             save_every: After how many steps there is a checkpoint.
+
+        Returns:
+            The driver at the end, with its state: another one than was given, where there was a checkpoint.
 
         Raises:
             SystemExit: ``--minutes`` are over before the last step.
@@ -79,6 +82,7 @@ class Run:
             self._advance(driver, min(save_every, steps - driver.step_count))
             distributed.save(checkpoint, {"driver": driver, "log": self._log.to_json()})
             self._write()
+        return driver
 
     def _advance(self, driver: Any, steps: int) -> None:
         history = nk.logging.RuntimeLog()
