@@ -38,4 +38,4 @@ driver = fk.driver.VMC_SR(
     mode="real",
 )
 driver = run.optimise(driver, STEPS)
-run.conclude_energy(driver.state, hamiltonian, n_samples=2**13 if run.short else 2**17)
+run.conclude_energy(driver.state, hamiltonian, n_samples=2**12 if run.short else 2**15)
