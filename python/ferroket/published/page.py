@@ -1,6 +1,7 @@
 """The page of published results: a table and a picture of the logs of runs."""
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,20 +106,21 @@ def draw(picture: Path, logs: Path) -> None:
     columns = 3
     rows = -(-len(runs) // columns)
     figure = figure_of(4 * columns, 3 * rows)
-    panels = figure.subplots(rows, columns, squeeze=False).flat
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes, (name, log) in zip(panels, runs.items(), strict=False):
         result = RESULTS[name]
         best = result.lowest
         scale = abs(best)
-        above = [(value - best) / scale for value in log["values"]]
-        axes.loglog(log["core_hours"], above, label=result.ansatz)
+        # A step's noise may take its energy below: there the line has a gap.
+        above = [(value - best) / scale if value > best else math.nan for value in log["values"]]
+        axes.loglog(log["core_hours"], above)
         for reference in result.references:
             if reference.value > best:
                 axes.axhline((reference.value - best) / scale, color="grey", linestyle=":")
                 axes.annotate(reference.method, (axes.get_xlim()[0], (reference.value - best) / scale), fontsize=7)
-        axes.set_title(f"{result.title}", fontsize=9)
+        axes.set_title(f"{result.title}\n{result.ansatz}", fontsize=9)
         axes.set_xlabel("core-hours")
         axes.set_ylabel("relative error")
-    for axes in list(panels)[len(runs) :]:
+    for axes in panels[len(runs) :]:
         axes.set_visible(False)
     figure.savefig(picture)
