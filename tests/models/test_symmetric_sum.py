@@ -122,3 +122,8 @@ def test_symmetries_that_are_no_group() -> None:
     group = SQUARE.translation_group().to_array()
     with pytest.raises(ValueError, match="must be a group"):
         fk.models.symmetrise(CNN(), SPACE, group[:3])
+
+
+def test_parity_of_a_space_without_spins() -> None:
+    with pytest.raises(ValueError, match="parity=1 is one of flips of spins"):
+        fk.models.symmetrise(CNN(), nk.hilbert.Fock(1, 16), SQUARE.space_group(), parity=1)

@@ -5,6 +5,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import netket as nk
 import numpy as np
 from jax.scipy.special import logsumexp
 
@@ -89,7 +90,8 @@ def symmetrise(
 
     Raises:
         ValueError: Symmetries aren't permutations of the sites, or no group; there is another number of characters; the
-            parity isn't ±1; or nothing is left, as the characters add up to 0 over the symmetries that the model has.
+            parity isn't ±1, or the space isn't one of spins; or nothing is left, as the characters add up to 0 over the
+            symmetries that the model has.
     """
     group = np.asarray(symmetries)
     if group.ndim != 2 or group.shape[1] != hilbert.size or (np.sort(group, axis=1) != np.arange(group.shape[1])).any():  # noqa: PLR2004 - a table
@@ -99,6 +101,8 @@ def symmetrise(
         raise ValueError(f"there are {len(group)} symmetries, but characters have shape {weights.shape}")
     if parity not in {None, 1, -1}:
         raise ValueError(f"parity={parity} must be 1 or -1, or None for no such projection")
+    if parity is not None and not isinstance(hilbert, nk.hilbert.Spin):
+        raise ValueError(f"parity={parity} is one of flips of spins, but the Hilbert space is {hilbert}")
     flips = np.ones(len(group), int)
     if parity is not None:
         group, flips = np.concatenate([group, group]), np.repeat([1, -1], len(flips))
