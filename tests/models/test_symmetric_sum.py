@@ -110,6 +110,7 @@ def test_it_is_evaluated_in_lanes() -> None:
         ({"symmetries": np.arange(15)[None]}, "must be permutations of 16 sites"),
         ({"characters": np.ones(3)}, r"there are 128 symmetries, but characters have shape \(3,\)"),
         ({"parity": 0}, "parity=0 must be 1 or -1"),
+        ({"invariant_under": SQUARE.space_group()}, "the model's amplitudes change under it"),
     ],
 )
 def test_errors(arguments: dict[str, Any], words: str) -> None:

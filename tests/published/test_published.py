@@ -16,7 +16,7 @@ from ferroket.published.command import SCRIPTS
 from ferroket.published.log import Log, Segment
 from ferroket.published.results import RESULTS
 from ferroket.published.run import Run
-from mpi import environment, mpirun, run_command
+from mpi import environment, mpirun, run_command, run_ranks
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "published"
@@ -52,6 +52,34 @@ def test_a_run_that_stops_and_goes_on_makes_the_steps_of_one_that_does_not(tmp_p
     assert [segment["steps"] for segment in log["segments"]] == [5, 7]
     assert log["final"]["parameters"] == second.state.n_parameters
     assert log["final"]["value"] == float(second.state.expect(second._ham).mean.real)
+
+
+GO_ON = """
+import sys
+import ferroket as fk
+fk.initialize()
+import jax
+import numpy as np
+sys.path.insert(0, TESTS)
+from test_published import NAME, driver
+from ferroket.published.run import Run
+found = Run(NAME, arguments=["--folder", sys.argv[1]]).optimise(driver(), int(sys.argv[2]), save_every=3)
+fk.distributed.print_once(*np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(found.state.parameters)]))
+"""
+
+
+@pytest.mark.mpi
+def test_a_run_goes_on_on_another_number_of_ranks(tmp_path: Path) -> None:
+    script = f"TESTS = {str(Path(__file__).parent)!r}\n{GO_ON}"
+    lines = []
+    for folder, steps, ranks in (("whole", 12, 1), ("parts", 5, 1), ("parts", 9, 2), ("parts", 12, 1)):
+        done = run_ranks(script, ranks, str(tmp_path / folder), str(steps), timeout=180)
+        assert done.returncode == 0, done.stderr
+        lines.append(done.stdout.strip().splitlines()[-1])
+    whole, *_, parts = (np.array(line.split(), float) for line in lines)
+    np.testing.assert_allclose(parts, whole, rtol=1e-8, atol=1e-10)
+    log = json.loads((tmp_path / "parts" / f"{NAME}.json").read_text())
+    assert [(segment["ranks"], segment["steps"]) for segment in log["segments"]] == [(1, 5), (2, 4), (1, 3)]
 
 
 def test_minutes_stop_a_run_and_keep_what_it_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

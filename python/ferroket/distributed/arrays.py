@@ -94,11 +94,8 @@ def broadcast(value: Any) -> np.ndarray:
     Returns:
         Rank 0's, as an array.
     """
-    from jax.experimental import multihost_utils
-
     own = np.asarray(value)
-    found = multihost_utils.broadcast_one_to_all(np.frombuffer(own.tobytes(), np.uint8))
-    return np.frombuffer(np.asarray(found).astype(np.uint8).tobytes(), own.dtype).reshape(own.shape)
+    return np.frombuffer(_broadcast(own.tobytes()), own.dtype).reshape(own.shape)
 
 
 def from_process_local(tree: Any, axis: int = 0) -> Any:
@@ -158,7 +155,7 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     data, error = serialization.msgpack_serialize(parts), None
     if is_main():
         try:
-            _write(Path(path), data)
+            write(Path(path), data)
         except OSError as failure:
             error = failure
     _raise_everywhere(error)
@@ -264,7 +261,8 @@ def _raise_everywhere(error: OSError | None) -> None:
         raise OSError(int(number), words, name)
 
 
-def _write(path: Path, data: bytes) -> None:
+def write(path: Path, data: bytes) -> None:
+    """Writes a file under another name, and renames it when it is complete: nothing is ever half-written."""
     written = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with written.open("xb") as file:

@@ -15,6 +15,7 @@ _ROUNDING = 1e-8
 """Sums of characters below this are 0."""
 
 _FEW = 8
+"""How many products of each element are looked up in the group."""
 
 
 class SymmetricSum(nn.Module):
@@ -57,6 +58,7 @@ class SymmetricSum(nn.Module):
         if (characters.real > 0).all() and not np.iscomplexobj(characters):
             return logsumexp(log_psi, b=characters.astype(log_psi.real.dtype), axis=-1)
         largest = jax.lax.stop_gradient(log_psi.real.max(axis=-1, keepdims=True))
+        largest = jnp.where(jnp.isfinite(largest), largest, 0)  # where all summands are 0
         total = jnp.sum(characters * jnp.exp(log_psi - largest), axis=-1)
         return jnp.log(total.astype(jnp.result_type(total, jnp.complex64))) + largest[..., 0]
 
@@ -83,15 +85,16 @@ def symmetrise(
         characters: χ of each element; 1 by default.
         parity: With 1 or −1 the state is also projected onto states that the flip of all spins leaves as they are, or
             of which it changes the sign.
-        invariant_under: The symmetries that the model has, ``(H, N)``, if they needn't be found.
+        invariant_under: Those symmetries of the model, ``(H, N)``, that alone are left out; by default all that are
+            found.
 
     Returns:
         The projected model.
 
     Raises:
         ValueError: Symmetries aren't permutations of the sites, or no group; there is another number of characters; the
-            parity isn't ±1, or the space isn't one of spins; or nothing is left, as the characters add up to 0 over the
-            symmetries that the model has.
+            parity isn't ±1, or the space isn't one of spins; the model isn't invariant under what it
+            is said to be; or nothing is left, as the characters add up to 0 over the symmetries that the model has.
     """
     group = np.asarray(symmetries)
     if group.ndim != 2 or group.shape[1] != hilbert.size or (np.sort(group, axis=1) != np.arange(group.shape[1])).any():  # noqa: PLR2004 - a table
@@ -107,11 +110,14 @@ def symmetrise(
     if parity is not None:
         group, flips = np.concatenate([group, group]), np.repeat([1, -1], len(flips))
         weights = np.concatenate([weights, parity * weights])
-    if invariant_under is None:
-        own = _invariances(module, hilbert, group, flips)
-    else:
-        told = {tuple(row) for row in np.asarray(invariant_under)}
-        own = np.array([tuple(row) in told and flip == 1 for row, flip in zip(group, flips, strict=True)])
+    own = _invariances(module, hilbert, group, flips)
+    if invariant_under is not None:
+        told = {tuple(row) for row in np.asarray(invariant_under).tolist()}
+        named = np.array([tuple(row) in told for row in group.tolist()]) & (flips == 1)
+        if (named & ~own).any():
+            wrong = group[np.flatnonzero(named & ~own)[0]].tolist()
+            raise ValueError(f"invariant_under has {wrong}, but the model's amplitudes change under it")
+        own = named
     return SymmetricSum(module, *_cosets(group, flips, weights, own))
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ferroket.bench.report import figure_of
+from ferroket.published.log import Segment
 from ferroket.published.results import RESULTS, Result
 
 START = "<!-- made by `ferroket reproduce --page`: -->"
 END = "<!-- end of what is made -->"
-
-_BEHIND_THE_POINT = 6
 
 
 def read_logs(folder: Path) -> dict[str, dict[str, Any]]:
@@ -55,7 +54,7 @@ def tables(logs: dict[str, dict[str, Any]]) -> str:
 def _row(result: Result, log: dict[str, Any]) -> str:
     final = log["final"]
     published = "; ".join(f"{reference.method} {_number(reference.value)}" for reference in result.references)
-    hours = sum(segment["cores"] * segment["seconds"] / 3600 for segment in log["segments"])
+    hours = sum(Segment(**segment).core_hours for segment in log["segments"])
     met = "reached" if final["value"] <= result.bar else "missed"
     cells = [
         f"{result.title}, {result.unit}",
@@ -83,7 +82,8 @@ def _number(value: float) -> str:
 
 
 def _starts(log: dict[str, Any]) -> str:
-    return ", then ".join(f"{segment['ranks']} ({segment['steps']} steps)" for segment in log["segments"])
+    starts = [f"{segment['ranks']} ({segment['steps']} steps)" for segment in log["segments"] if segment["steps"]]
+    return ", then ".join(starts)
 
 
 def _processors(log: dict[str, Any]) -> str:
@@ -102,7 +102,7 @@ def draw(picture: Path, logs: Path) -> None:
     Raises:
         ModuleNotFoundError: matplotlib isn't installed.
     """
-    runs = {name: log for name, log in read_logs(logs).items() if RESULTS[name].quantity == "energy"}
+    runs = read_logs(logs)
     columns = 3
     rows = -(-len(runs) // columns)
     figure = figure_of(4 * columns, 3 * rows)

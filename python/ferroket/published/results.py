@@ -5,7 +5,6 @@ https://github.com/varbench/varbench.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,6 @@ class Result:
         references: The literature; the first is what the last line of a run compares with.
         bar: What a run has to reach: at most this.
         short_bar: What a short run has to reach.
-        quantity: What is found.
     """
 
     title: str
@@ -49,7 +47,6 @@ class Result:
     references: tuple[Reference, ...]
     bar: float
     short_bar: float
-    quantity: Literal["energy", "infidelity"] = "energy"
 
     @property
     def lowest(self) -> float:

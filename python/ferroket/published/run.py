@@ -15,6 +15,7 @@ import netket as nk
 from ferroket import distributed
 from ferroket.bench.report import machine
 from ferroket.distributed import RuntimeInfo
+from ferroket.distributed.arrays import write
 from ferroket.published.log import Log, Segment
 from ferroket.published.results import RESULTS, Result
 
@@ -88,11 +89,10 @@ class Run:
         history = nk.logging.RuntimeLog()
         begin = time.perf_counter()
         driver.run(steps, out=history, show_progress=False)
-        self._add(history.data[self.result.quantity.capitalize()], time.perf_counter() - begin)
+        self._add(history.data["Energy"], time.perf_counter() - begin)
         value, error = (self.result.scale * number for number in (self._log.values[-1], self._log.errors[-1]))
         distributed.print_once(
-            f"step {driver.step_count}: {self.result.quantity} {value:.6f} +- {error:.6f}, "
-            f"{self._log.total_core_hours:.3f} core-hours",
+            f"step {driver.step_count}: energy {value:.6f} +- {error:.6f}, {self._log.total_core_hours:.3f} core-hours",
             flush=True,
         )
 
@@ -132,7 +132,7 @@ class Run:
         self._write()
         reference = result.references[0]
         distributed.print_once(
-            f"{result.quantity} {value:.7f} +- {error:.7f}, {reference.method} {reference.value:.7f}, "
+            f"energy {value:.7f} +- {error:.7f}, {reference.method} {reference.value:.7f}, "
             f"difference {value - reference.value:.1e}, ranks {self._segment.ranks}, "
             f"core-hours {log.total_core_hours:.3f}"
         )
@@ -145,7 +145,7 @@ class Run:
     def _write(self) -> None:
         if distributed.is_main():
             text = json.dumps(self._log.for_page(self.result.scale), ensure_ascii=False)
-            Path(f"{self._file}.json").write_text(text + "\n", encoding="utf-8")
+            write(Path(f"{self._file}.json"), f"{text}\n".encode())
 
 
 def _cores(info: RuntimeInfo) -> int:
