@@ -60,7 +60,7 @@ import ferroket as fk
 fk.initialize()
 import jax
 import numpy as np
-sys.path.insert(0, TESTS)
+sys.path[:0] = FOLDERS
 from test_published import NAME, driver
 from ferroket.published.run import Run
 found = Run(NAME, arguments=["--folder", sys.argv[1]]).optimise(driver(), int(sys.argv[2]), save_every=3)
@@ -70,7 +70,7 @@ fk.distributed.print_once(*np.concatenate([np.ravel(leaf) for leaf in jax.tree.l
 
 @pytest.mark.mpi
 def test_a_run_goes_on_on_another_number_of_ranks(tmp_path: Path) -> None:
-    script = f"TESTS = {str(Path(__file__).parent)!r}\n{GO_ON}"
+    script = f"FOLDERS = {[str(folder) for folder in Path(__file__).parents[:2]]}\n{GO_ON}"
     lines = []
     for folder, steps, ranks in (("whole", 12, 1), ("parts", 5, 1), ("parts", 9, 2), ("parts", 12, 1)):
         done = run_ranks(script, ranks, str(tmp_path / folder), str(steps), timeout=180)
