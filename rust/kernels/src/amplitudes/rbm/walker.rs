@@ -7,7 +7,6 @@ use crate::numbers::{Algebra, Planes, Real, add_signed, at, lanes, planes, plane
 use crate::sites::LocalIndex;
 use aligned_vec::AVec;
 use pulp::Simd;
-use std::array::from_fn;
 
 /// After so many moves θ is summed up anew, since each adds a rounding error.
 const MOVES: usize = 256;
@@ -18,6 +17,9 @@ const MOVES: usize = 256;
 /// B = sinh δ + tanh θ cosh δ. The product of all |A| is the ratio of the amplitudes, but for the visible biases. Of several sites
 /// one after the other is flipped. So neither a proposal nor a move takes any transcendental function, but the errors of
 /// tanh θ grow by 1 / |A|² with each move: where that has become too much it is computed anew.
+///
+/// Where δ is so large that the terms of A could cancel, or that the product could overflow, a proposal sums ln cosh of all
+/// units up, at three times the cost.
 #[derive(Debug)]
 pub struct Walker<'a, T, A, const P: usize> {
     machine: &'a Rbm<'a, T, A, P>,
@@ -26,8 +28,14 @@ pub struct Walker<'a, T, A, const P: usize> {
     theta: AVec<T>,
     /// The flips since then, as a [`Proposal`] has them. θ is seldom asked for.
     behind: Vec<(usize, bool)>,
-    /// tanh θ, alike.
+    /// tanh θ, alike, of the configuration.
     tanh: AVec<T>,
+    /// Whether tanh θ is still that of an earlier configuration.
+    tanh_is_behind: bool,
+    /// The sum of ln |cosh θ|, once it was asked for.
+    log_cosh: Option<f64>,
+    /// θ of the proposed configuration, where ln cosh is summed up.
+    proposed: AVec<T>,
     proposal: Proposal,
     /// How many moves there were since θ was summed up.
     moves: usize,
@@ -66,7 +74,8 @@ macro_rules! with_flips {
 struct Proposal {
     /// The sites, and whether they go from their second to their first state.
     flips: Vec<(usize, bool)>,
-    careful: bool,
+    /// The sum of ln |cosh θ| there, if the odds were found by it.
+    log_cosh: Option<f64>,
 }
 
 /// cosh δ and sinh δ of a flip.
@@ -105,10 +114,22 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
     /// At no configuration.
     #[must_use]
     pub fn new(machine: &'a Rbm<'a, T, A, P>) -> Self {
-        let [theta, tanh] = [(); 2].map(|()| zeros(P * machine.tables.units));
+        let [theta, tanh, proposed] = [(); 3].map(|()| zeros(P * machine.tables.units));
         let proposal = Proposal::default();
         let (changed, behind) = (Changed::default(), Vec::new());
-        Self { machine, changed, theta, behind, tanh, proposal, moves: 0, growth: 1.0 }
+        Self {
+            machine,
+            changed,
+            theta,
+            behind,
+            tanh,
+            tanh_is_behind: false,
+            log_cosh: None,
+            proposed,
+            proposal,
+            moves: 0,
+            growth: 1.0,
+        }
     }
 
     /// Makes θ that of the configuration.
@@ -129,6 +150,7 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
         self.renew_theta(simd);
         A::tanh_of(planes(&self.theta), planes_mut(&mut self.tanh));
         self.growth = 1.0;
+        self.tanh_is_behind = false;
     }
 
     /// A and B of the first flip.
@@ -184,25 +206,28 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
         T::least_of_lanes(simd, least).into()
     }
 
-    /// The odds by ln cosh, where A could cancel or its product overflow.
-    #[cold]
-    fn careful_odds(&self) -> Odds {
-        let RbmTables { delta, bias, units, .. } = self.machine.tables;
-        let logs = (0..units).map(|unit| {
-            let mut changed: [f64; P] = from_fn(|plane| self.theta[plane * units + unit].into());
-            let before = A::log_cosh(changed);
-            for &(site, back) in &self.proposal.flips {
-                for (plane, changed) in changed.iter_mut().enumerate() {
-                    let delta: f64 = self.machine.of_site(delta, plane, site)[unit].into();
-                    *changed += if back { -delta } else { delta };
-                }
+    /// The odds by sums of ln cosh, where A could cancel or its product overflow.
+    #[inline(always)]
+    fn odds_by_log_cosh<S: Simd>(&mut self, simd: S) -> Odds {
+        self.renew_theta(simd);
+        let RbmTables { delta, bias, .. } = self.machine.tables;
+        let before = match self.log_cosh {
+            Some(sum) => sum,
+            None => A::sum_of_log_cosh(planes(&self.theta)),
+        };
+        self.proposed.copy_from_slice(&self.theta);
+        let mut of_bias = 0.0;
+        for &(site, back) in &self.proposal.flips {
+            for (plane, theta) in planes_mut::<T, P>(&mut self.proposed).into_iter().enumerate() {
+                add_signed(simd, theta, self.machine.of_site(delta, plane, site), back);
             }
-            A::log_cosh(changed).re - before.re
-        });
-        // The real part is the first plane.
-        let of_bias =
-            self.proposal.flips.iter().map(|&(site, back)| if back { -bias[site].into() } else { bias[site].into() });
-        Odds::Log(logs.sum::<f64>() + of_bias.sum::<f64>())
+            // The real part is the first plane.
+            let change: f64 = bias[site].into();
+            of_bias += if back { -change } else { change };
+        }
+        let after = A::sum_of_log_cosh(planes(&self.proposed));
+        (self.log_cosh, self.proposal.log_cosh) = (Some(before), Some(after));
+        Odds::Log(after - before + of_bias)
     }
 }
 
@@ -217,6 +242,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> amplitudes::Walker for Walker<'_, T
         }
         self.behind.clear();
         self.moves = 0;
+        self.log_cosh = None;
         self.renew_tanh(simd);
     }
 
@@ -236,12 +262,15 @@ impl<T: Real, A: Algebra<P>, const P: usize> amplitudes::Walker for Walker<'_, T
         }
         let scale = if A::SQUARED { 2.0 } else { 1.0 };
         let in_doubles = scale * reach_of_units > T::RANGE;
-        self.proposal.careful = largest > T::NARROW
+        self.proposal.log_cosh = None;
+        if largest > T::NARROW
             || 2.0 * reach > f64::RANGE
-            || (in_doubles && scale * self.largest_sum(lanes::<T, S>()) > T::RANGE);
-        if self.proposal.careful {
-            self.renew_theta(simd);
-            return self.careful_odds();
+            || (in_doubles && scale * self.largest_sum(lanes::<T, S>()) > T::RANGE)
+        {
+            return self.odds_by_log_cosh(simd);
+        }
+        if self.tanh_is_behind {
+            self.renew_tanh(simd);
         }
         let product = with_flips!(self, simd, flips => self.product(simd, flips));
         let product: f64 = if in_doubles {
@@ -261,10 +290,14 @@ impl<T: Real, A: Algebra<P>, const P: usize> amplitudes::Walker for Walker<'_, T
             return;
         }
         self.behind.extend_from_slice(&self.proposal.flips);
-        if !self.proposal.careful {
-            self.growth /= with_flips!(self, simd, flips => self.go(simd, flips));
+        self.log_cosh = self.proposal.log_cosh;
+        if self.log_cosh.is_some() {
+            // The next proposal may not ask for it.
+            self.tanh_is_behind = true;
+            return;
         }
-        if self.proposal.careful || self.growth > T::GROWTH {
+        self.growth /= with_flips!(self, simd, flips => self.go(simd, flips));
+        if self.growth > T::GROWTH {
             self.renew_tanh(simd);
         }
     }

@@ -1,6 +1,6 @@
 //! What numbers are that consist of one or two planes: real, complex, or pairs.
 
-use crate::numbers::{Ratio, Real, lanes, number};
+use crate::numbers::{MULTIPLE, Ratio, Real, lanes, number};
 use num_complex::Complex;
 use pulp::{Scalar, Simd};
 use std::fmt::Debug;
@@ -41,6 +41,9 @@ pub trait Algebra<const P: usize>: Copy + Debug + Send + Sync {
 
     /// ln cosh of a number, as a summand of ln ψ, up to a multiple of 2πi.
     fn log_cosh(number: [f64; P]) -> Complex<f64>;
+
+    /// The sum of the real parts of [`Algebra::log_cosh`] of many numbers, as many as a [`MULTIPLE`].
+    fn sum_of_log_cosh<T: Real>(numbers: [&[T]; P]) -> f64;
 
     /// cosh and sinh of a number.
     fn cosh_sinh(number: [f64; P]) -> [[f64; P]; 2];
@@ -133,6 +136,18 @@ impl Algebra<1> for Reals {
         real_log_cosh(number).into()
     }
 
+    #[inline(always)]
+    fn sum_of_log_cosh<T: Real>([numbers]: [&[T]; 1]) -> f64 {
+        let mut sums = [0.0; MULTIPLE];
+        for chunk in numbers.chunks_exact(MULTIPLE) {
+            for (sum, &x) in sums.iter_mut().zip(chunk) {
+                let x = T::abs(x);
+                *sum += (x + T::softplus::<false>(-(x + x))).into();
+            }
+        }
+        sum_less_ln_2(&sums, numbers.len())
+    }
+
     fn cosh_sinh([number]: [f64; 1]) -> [[f64; 1]; 2] {
         [[number.cosh()], [number.sinh()]]
     }
@@ -220,6 +235,25 @@ impl Algebra<2> for Complexes {
         let z = if re < 0.0 { Complex::new(-re, -im) } else { Complex::new(re, im) };
         // 1 + e^(-2z) loses nothing: where it is small, so is cosh z.
         z + (1.0 + (-2.0 * z).exp()).ln() - std::f64::consts::LN_2
+    }
+
+    #[inline(always)]
+    fn sum_of_log_cosh<T: Real>([re, im]: [&[T]; 2]) -> f64 {
+        let mut sums = [0.0; MULTIPLE];
+        let within = within_angles(im);
+        for (re, im) in re.chunks_exact(MULTIPLE).zip(im.chunks_exact(MULTIPLE)) {
+            let numbers = sums.iter_mut().zip(re.iter().zip(im));
+            if within {
+                for (sum, (&x, &y)) in numbers {
+                    *sum += log_of_exponentials(x, T::sin_cos(y)).into();
+                }
+            } else {
+                for (sum, (&x, &y)) in numbers {
+                    *sum += log_of_exponentials(x, T::sin_cos_of_any(y)).into();
+                }
+            }
+        }
+        sum_less_ln_2(&sums, re.len())
     }
 
     fn cosh_sinh([re, im]: [f64; 2]) -> [[f64; 2]; 2] {
@@ -313,6 +347,11 @@ impl Algebra<2> for Pairs {
         Complex::new(real_log_cosh(re), real_log_cosh(im))
     }
 
+    #[inline(always)]
+    fn sum_of_log_cosh<T: Real>([re, _]: [&[T]; 2]) -> f64 {
+        Reals::sum_of_log_cosh([re])
+    }
+
     fn cosh_sinh(number: [f64; 2]) -> [[f64; 2]; 2] {
         [number.map(f64::cosh), number.map(f64::sinh)]
     }
@@ -357,6 +396,20 @@ fn within_angles<T: Real>(numbers: &[T]) -> bool {
         within &= T::ANGLES.contains(&number.into());
     }
     within
+}
+
+/// ln |e^z + e^-z| with z = x + iy.
+#[inline(always)]
+fn log_of_exponentials<T: Real>(x: T, (sin, cos): (T, T)) -> T {
+    let x = T::abs(x);
+    // 1 + e^(-2z) loses nothing: where it is small, so is cosh z.
+    let small = T::exp::<false>(-(x + x));
+    let (re, im) = (T::ONE + small * (cos * cos - sin * sin), small * (sin * cos + sin * cos));
+    x + T::nearest(0.5) * T::ln::<false>(re * re + im * im)
+}
+
+fn sum_less_ln_2(sums: &[f64], numbers: usize) -> f64 {
+    sums.iter().sum::<f64>() - numbers as f64 * std::f64::consts::LN_2
 }
 
 fn real_log_cosh(number: f64) -> f64 {

@@ -90,6 +90,33 @@ proptest! {
 
     /// Angles within those that vector code takes, and larger ones.
     #[test]
+    fn sums_of_log_cosh(
+        re in prop::array::uniform32(-40.0..40.0), im in prop::array::uniform32(-3.0..3.0),
+        scale in prop_oneof![Just(1.0), Just(0.01), Just(1e9)]
+    ) {
+        let im = im.map(|y: f64| scale * y);
+        let numbers = || re.into_iter().zip(im);
+        let of_complex: f64 = numbers().map(|(x, y)| Complexes::log_cosh([x, y]).re).sum();
+        let of_real: f64 = re.into_iter().map(|x| Reals::log_cosh([x]).re).sum();
+        let (single, single_im) = (re.map(|x| x as f32), im.map(|y| y as f32));
+        for _ in each_level() {
+            let found = dispatch(#[inline(always)] || {
+                [Reals::sum_of_log_cosh([&re]), Pairs::sum_of_log_cosh([&re, &im]), Complexes::sum_of_log_cosh([&re, &im])]
+            });
+            for (found, expected) in found.into_iter().zip([of_real, of_real, of_complex]) {
+                prop_assert!((found - expected).abs() < 1e-10, "{} instead of {}", found, expected);
+            }
+            let found = dispatch(#[inline(always)] || Reals::sum_of_log_cosh([&single]));
+            prop_assert!((found - of_real).abs() < 1e-3, "{} instead of {}", found, of_real);
+            if scale <= 1.0 {
+                let found = dispatch(#[inline(always)] || Complexes::sum_of_log_cosh([&single, &single_im]));
+                prop_assert!((found - of_complex).abs() < 1e-3, "{} instead of {}", found, of_complex);
+            }
+        }
+    }
+
+    /// Angles within those that vector code takes, and larger ones.
+    #[test]
     fn functions_of_many_numbers(x in -3.0..3.0, angle in prop_oneof![-3.0..3.0, -1e9..1e9]) {
         let (mut cosh, mut sinh, mut tanh) = ([[0.0]; 2], [[0.0]; 2], [[0.0]; 2]);
         let z = C::new(x, angle);
