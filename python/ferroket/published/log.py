@@ -80,13 +80,22 @@ class Log:
             seconds: How long they took.
         """
         means, errors = (np.real(np.asarray(statistics[key])).tolist() for key in ("Mean", "Sigma"))
-        before, segment = self.total_core_hours, self.segments[-1]
-        segment.steps += len(means)
-        segment.seconds += seconds
+        before = self.total_core_hours
+        self.add_cost(len(means), seconds)
         cost = self.total_core_hours - before
         self.core_hours += [before + cost * (n + 1) / len(means) for n in range(len(means))]
         self.values += means
         self.errors += errors
+
+    def add_cost(self, steps: int, seconds: float) -> None:
+        """Adds what the present start has cost without energies of the result.
+
+        Args:
+            steps: How many steps of another system.
+            seconds: How long they took, or what comes after the last step.
+        """
+        self.segments[-1].steps += steps
+        self.segments[-1].seconds += seconds
 
     def for_page(self, scale: float) -> dict[str, Any]:
         """What is kept beside the script: means over neighbouring steps where there are many.

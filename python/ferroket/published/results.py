@@ -98,6 +98,22 @@ RESULTS: dict[str, Result] = {
         )
         for alpha, short_bar in ((1, -0.65), (2, -0.65))
     },
+    "heisenberg-square-100-deep": Result(
+        "Heisenberg, square 10×10",
+        "residual network of convolutions, space group",
+        "heisenberg_deep",
+        _SITE,
+        1 / 100,
+        (
+            _SQUARE_QMC,
+            Reference("residual network", -0.67155260, _CHEN_HEYL, 3e-8),
+            Reference("symmetrised RBM", -0.671519, "H. Chen et al., NeurIPS 35 (2022), arXiv:2206.14307", 4e-6),
+            Reference("RNN", -0.67151, "M. S. Moss et al., arXiv:2502.17144", 2e-5),
+            Reference("CNN", -0.67135, "K. Choo et al., Phys. Rev. B 100, 125124 (2019), arXiv:1903.06713", 1e-5),
+        ),
+        bar=-0.67150,
+        short_bar=-0.60,
+    ),
     "hubbard-square-16": Result(
         "Hubbard, square 4×4, U = 8, 5 + 5",
         "pairs, Gutzwiller, Jastrow, space group",

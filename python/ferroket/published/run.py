@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import netket as nk
+import numpy as np
 
 from ferroket import distributed
 from ferroket.bench.report import machine
@@ -54,7 +55,9 @@ class Run:
         self._log = Log()
         options.folder.mkdir(parents=True, exist_ok=True)
 
-    def optimise(self, driver: Any, steps: int, *, stage: str = "", save_every: int = 20) -> Any:
+    def optimise(
+        self, driver: Any, steps: int, *, stage: str = "", recorded: bool = True, save_every: int = 20
+    ) -> Any:
         """Runs a driver up to a number of steps: from its last checkpoint, if there is one.
 
         Stopped and continued, it makes the steps that one ``driver.run(steps)`` makes.
@@ -63,6 +66,7 @@ class Run:
             driver: A driver of NetKet's or of ours.
             steps: How many steps it has made at the end, earlier runs included.
             stage: What tells the checkpoints of several drivers apart that run one after another.
+            recorded: Whether the energies belong into the log: those of a smaller system don't. Their cost always does.
             save_every: After how many steps there is a checkpoint.
 
         Returns:
@@ -80,19 +84,22 @@ class Run:
             if distributed.broadcast(time.monotonic() > self._deadline):
                 distributed.print_once(f"stopped after {driver.step_count} steps: the same command goes on")
                 raise SystemExit
-            self._advance(driver, min(save_every, steps - driver.step_count))
+            self._advance(driver, min(save_every, steps - driver.step_count), recorded)
             distributed.save(checkpoint, {"driver": driver, "log": self._log.to_json()})
             self._write()
         return driver
 
-    def _advance(self, driver: Any, steps: int) -> None:
+    def _advance(self, driver: Any, steps: int, recorded: bool) -> None:
         history = nk.logging.RuntimeLog()
         begin = time.perf_counter()
         driver.run(steps, out=history, show_progress=False)
-        self._add(history.data["Energy"], time.perf_counter() - begin)
-        value, error = (self.result.scale * number for number in (self._log.values[-1], self._log.errors[-1]))
+        energies = history.data["Energy"]
+        self._add(energies, time.perf_counter() - begin, steps, recorded)
+        scale = self.result.scale if recorded else 1 / driver.state.hilbert.size
+        value, error = (scale * float(np.real(np.asarray(energies[key])[-1])) for key in ("Mean", "Sigma"))
         distributed.print_once(
-            f"step {driver.step_count}: energy {value:.6f} +- {error:.6f}, {self._log.total_core_hours:.3f} core-hours",
+            f"step {driver.step_count}: energy {value:.6f} +- {error:.6f}{'' if recorded else ' per site'}, "
+            f"{self._log.total_core_hours:.3f} core-hours",
             flush=True,
         )
 
@@ -108,7 +115,7 @@ class Run:
         begin = time.perf_counter()
         state.n_samples = n_samples
         energy = state.expect(hamiltonian)
-        self._add({"Mean": [], "Sigma": []}, time.perf_counter() - begin)
+        self._add({}, time.perf_counter() - begin, 0, recorded=False)
         self.conclude(
             float(energy.mean.real),
             float(energy.error_of_mean),
@@ -137,10 +144,13 @@ class Run:
             f"core-hours {log.total_core_hours:.3f}"
         )
 
-    def _add(self, statistics: Any, seconds: float) -> None:
+    def _add(self, statistics: Any, seconds: float, steps: int, recorded: bool) -> None:
         if not any(segment is self._segment for segment in self._log.segments):
             self._log.segments.append(self._segment)
-        self._log.add(statistics, seconds)
+        if recorded:
+            self._log.add(statistics, seconds)
+        else:
+            self._log.add_cost(steps, seconds)
 
     def _write(self) -> None:
         if distributed.is_main():

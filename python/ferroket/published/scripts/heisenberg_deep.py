@@ -1,0 +1,1 @@
+../../../../examples/published/heisenberg_deep.py
