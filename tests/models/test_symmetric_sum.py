@@ -27,6 +27,14 @@ class CNN(nn.Module):
         return nk.nn.activation.log_cosh(x).sum(axis=(1, 2, 3))
 
 
+class SinglePrecisionOfBytes(nn.Module):
+    """A third of an int8 is a number of single precision, and of an int64 one of double precision."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.param("a", nn.initializers.normal(), (1,), float)[0] * (x / 3 * 100).max(axis=-1)
+
+
 class Symmetric(nn.Module):
     """Of all symmetries of the lattice and flips of all spins."""
 
@@ -85,6 +93,8 @@ def test_a_model_with_all_symmetries_is_evaluated_once() -> None:
     np.testing.assert_array_equal(found.characters, [256])
     told = fk.models.symmetrise(CNN(), SPACE, group, invariant_under=SQUARE.translation_group())
     assert len(np.asarray(told.symmetries)) == 8
+    found = fk.models.symmetrise(SinglePrecisionOfBytes(), SPACE, group)
+    assert len(np.asarray(found.symmetries)) == 1
     with pytest.raises(ValueError, match="nothing of it is in this representation"):
         fk.models.symmetrise(Symmetric(), SPACE, group, parity=-1)
 

@@ -131,7 +131,8 @@ def _invariances(module: Any, hilbert: Any, group: np.ndarray, flips: np.ndarray
         leaf + 0.1 * jax.random.normal(key, leaf.shape, leaf.dtype) if jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf
         for leaf, key in zip(leaves, jax.random.split(keys[2], len(leaves)), strict=True)
     ]
-    moved = samples[:, group] * flips[:, None]
+    # Of the same dtype, on which the model's precision may depend.
+    moved = samples[:, group] * flips[:, None].astype(samples.dtype)
     log_psi = module.apply(jax.tree.unflatten(structure, noise), moved.reshape(-1, group.shape[1]))
     differences = np.asarray(log_psi).reshape(len(samples), -1)
     differences = differences - np.asarray(module.apply(jax.tree.unflatten(structure, noise), samples))[:, None]
