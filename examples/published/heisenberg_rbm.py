@@ -17,7 +17,7 @@ from jax.nn.initializers import normal, zeros
 
 from ferroket.published.run import Run
 
-ALPHAS = {"chain-40": (1, 2, 4), "square-100": (1, 2)}
+ALPHAS = {"chain-40": (1, 2, 4), "square-100": (1, 2, 4)}
 run = Run(*(f"heisenberg-{lattice}-rbm-{alpha}" for lattice, alphas in ALPHAS.items() for alpha in alphas))
 lattice, alpha = run.name.removeprefix("heisenberg-").split("-rbm-")
 STEPS = 60 if run.short else 600

@@ -15,7 +15,7 @@ import optax
 from ferroket.published.run import Run
 
 run = Run("hubbard-square-16")
-STEPS = 60 if run.short else 500
+STEPS = 60 if run.short else 600
 
 square = nk.graph.Square(4)
 hilbert = nk.hilbert.SpinOrbitalFermions(16, s=1 / 2, n_fermions_per_spin=(5, 5))
@@ -29,12 +29,13 @@ model = fk.models.Product(
     )
 )
 sampler = fk.sampler.MetropolisFermionHop(hilbert, graph=square, n_chains=64, sweep_size=32)
-state = nk.vqs.MCState(sampler, model, n_samples=1024, seed=1, sampler_seed=2)
+state = nk.vqs.MCState(sampler, model, n_samples=1024, n_discard_per_chain=16, seed=1, sampler_seed=2)
 driver = fk.driver.VMC_SR(
     hamiltonian,
-    nk.optimizer.Sgd(optax.cosine_decay_schedule(0.05, STEPS, alpha=0.1)),
+    nk.optimizer.Sgd(optax.cosine_decay_schedule(0.05, STEPS, alpha=0.05)),
     variational_state=state,
-    diag_shift=3e-3,
+    diag_shift=optax.exponential_decay(1e-2, STEPS, 1e-2),
+    momentum=0.8,  # SPRING
     mode="real",
 )
 driver = run.optimise(driver, STEPS)

@@ -96,7 +96,7 @@ RESULTS: dict[str, Result] = {
         f"heisenberg-square-100-rbm-{alpha}": _rbm(
             "square 10×10", alpha, (_SQUARE_QMC, _SQUARE_RBM), _SQUARE_RBM.value, short_bar
         )
-        for alpha, short_bar in ((1, -0.65), (2, -0.65))
+        for alpha, short_bar in ((1, -0.65), (2, -0.65), (4, -0.65))
     },
     "heisenberg-square-100-deep": Result(
         "Heisenberg, square 10×10",
@@ -123,5 +123,18 @@ RESULTS: dict[str, Result] = {
         (Reference("exact", -17.51036669487866, f"{_VARBENCH}, Hubbard/square_16_P_5_8"),),
         bar=-17.510367 * (1 - 1e-3),
         short_bar=-17.0,
+    ),
+    "hubbard-cylinder-64": Result(
+        "Hubbard, cylinder 4×16, U = 8, 28 + 28",
+        "neural backflow, Gutzwiller, Jastrow",
+        "hubbard_cylinder",
+        "per site",
+        1 / 64,
+        (
+            Reference("DMRG", -48.0533 / 64, f"{_VARBENCH}, Hubbard/rectangular-4x16_64_PO_28_8"),
+            Reference("hidden fermions", -47.782 / 64, f"{_VARBENCH}, Hubbard/rectangular-4x16_64_PO_28_8", 8e-5),
+        ),
+        bar=-0.74,
+        short_bar=-0.68,
     ),
 }
