@@ -24,7 +24,7 @@ from ferroket.published.run import Run
 run = Run("heisenberg-square-100-deep")
 FEATURES, BLOCKS = 8, 3
 if run.short:
-    SMALL_STEPS, STEPS, SYMMETRIC_STEPS = 60, 4, 2
+    SMALL_STEPS, STEPS, SYMMETRIC_STEPS = 40, 2, 1
 else:
     SMALL_STEPS, STEPS, SYMMETRIC_STEPS = 300, 400, 40
 

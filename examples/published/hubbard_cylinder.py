@@ -13,11 +13,12 @@ fk.initialize()  # before jax and netket are imported
 import netket as nk
 import numpy as np
 import optax
+from jax.nn.initializers import normal
 
 from ferroket.published.run import Run
 
 run = Run("hubbard-cylinder-64")
-DETERMINANT_STEPS, STEPS = (40, 4) if run.short else (400, 1000)
+DETERMINANT_STEPS, STEPS = (60, 4) if run.short else (400, 400)
 
 graph = nk.graph.Grid([16, 4], pbc=[False, True])
 hilbert = nk.hilbert.SpinOrbitalFermions(64, s=1 / 2, n_fermions_per_spin=(28, 28))
@@ -28,7 +29,7 @@ factors = (fk.models.DensityJastrow(hilbert), fk.models.Gutzwiller(hilbert))
 
 def antiferromagnet(spin):
     """The lowest orbitals of free fermions in a staggered field."""
-    matrix = 0.5 * spin * np.diag((-1.0) ** graph.basis_coords[:, :2].sum(axis=1))
+    matrix = 2.0 * spin * np.diag((-1.0) ** graph.basis_coords[:, :2].sum(axis=1))
     for i, j in graph.edges():
         matrix[i, j] = matrix[j, i] = -1.0
     return np.linalg.eigh(matrix)[1][:, :28]
@@ -56,7 +57,7 @@ driver.state.parameters = {**driver.state.parameters, "models_0": start}
 driver = run.optimise(driver, DETERMINANT_STEPS, stage="determinant")
 
 parameters = driver.state.parameters
-driver = driver_of(fk.models.Backflow(hilbert, features=(32,)), STEPS, 0.05)
+driver = driver_of(fk.models.Backflow(hilbert, features=(32,), backflow_init=normal(1e-3)), STEPS, 0.05)
 backflow = {**driver.state.parameters["models_0"], **parameters["models_0"]}
 driver.state.parameters = {**parameters, "models_0": backflow}
 driver = run.optimise(driver, STEPS, stage="backflow")
