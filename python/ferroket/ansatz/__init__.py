@@ -16,6 +16,7 @@ from ferroket.ansatz import (
 )
 from ferroket.ansatz.amplitudes import (
     Amplitudes,
+    DoublonHolonAmplitudes,
     JastrowAmplitudes,
     ModulusAndPhase,
     PfaffianAmplitudes,
@@ -28,6 +29,7 @@ from ferroket.ansatz.registry import Ansatz, register
 __all__ = [
     "Amplitudes",
     "Ansatz",
+    "DoublonHolonAmplitudes",
     "JastrowAmplitudes",
     "ModulusAndPhase",
     "PfaffianAmplitudes",

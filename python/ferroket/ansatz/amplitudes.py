@@ -152,6 +152,46 @@ class JastrowAmplitudes(Amplitudes):
 
 
 @dataclass(frozen=True)
+class DoublonHolonAmplitudes(Amplitudes):
+    """ln ψ = Σ_s Σ_i [D_i α_s(h_s(i)) + H_i β_s(d_s(i))], on sites with two modes, i and i + L: a factor of products alone.
+
+    D_i is 1 at doubly occupied sites, and H_i at empty ones; h_s(i) and d_s(i) are the numbers of empty and doubly occupied
+    sites among the neighbours of site i in shell s.
+
+    Args:
+        alpha: α and β of each shell with z neighbours, ``(2, z + 1)``.
+        shells: For each shell the neighbours of each site, ``(L, z)``. A site may have another one twice, or itself.
+    """
+
+    alpha: tuple[jax.Array, ...]
+    shells: tuple[np.ndarray, ...]
+
+    kernel = "doublon_holon"
+
+    def arrays(self) -> list[jax.Array]:
+        """See :class:`Amplitudes`."""
+        return _planes(jnp.concatenate([of_shell.ravel() for of_shell in self.alpha]))
+
+    def attributes(self) -> dict[str, Attribute]:
+        """See :class:`Amplitudes`."""
+        return {"shells": tuple(int(n) for shell in self.shells for n in (shell.shape[1], *shell.ravel()))}
+
+    def log_psi(self, n: jax.Array) -> jax.Array:
+        """See :class:`Amplitudes`."""
+        fermions = (n > 0).reshape(len(n), 2, -1).sum(axis=1)
+        doubly_occupied, empty = fermions == 2, fermions == 0  # noqa: PLR2004
+        log_psi = jnp.zeros(len(n))
+        for (alpha, beta), shell in zip(self.alpha, self.shells, strict=True):
+            log_psi += (doubly_occupied * alpha[empty[:, shell].sum(axis=-1)]).sum(axis=-1)
+            log_psi += (empty * beta[doubly_occupied[:, shell].sum(axis=-1)]).sum(axis=-1)
+        return log_psi
+
+    def log_modulus(self) -> Amplitudes:
+        """See :class:`Amplitudes`."""
+        return DoublonHolonAmplitudes(tuple(alpha.real for alpha in self.alpha), self.shells)
+
+
+@dataclass(frozen=True)
 class SlaterAmplitudes(Amplitudes):
     """ψ = Σ_d Π_s det M_ds[R_s], with the modes R_s of sector s that are occupied, in order.
 

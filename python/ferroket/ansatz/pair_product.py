@@ -6,10 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ferroket.ansatz.amplitudes import Amplitudes, JastrowAmplitudes, PfaffianAmplitudes, SlaterAmplitudes
-from ferroket.ansatz.registry import Ansatz, other_type, register
+from ferroket.ansatz.amplitudes import (
+    Amplitudes,
+    DoublonHolonAmplitudes,
+    JastrowAmplitudes,
+    PfaffianAmplitudes,
+    ProductAmplitudes,
+    SlaterAmplitudes,
+)
+from ferroket.ansatz.registry import Almost, Ansatz, other_type, register
 from ferroket.ansatz.slater import other_space
-from ferroket.models import DensityJastrow, Gutzwiller, PairProduct
+from ferroket.models import DensityJastrow, DoublonHolon, Gutzwiller, PairProduct
 from ferroket.models.pair_product import as_precise, pair_matrices, pairs_equal_spins, weights_of
 from ferroket.models.ties import parameters_of_densities, parameters_of_sites
 
@@ -90,6 +97,29 @@ class _Gutzwiller(Ansatz):
         return JastrowAmplitudes(jnp.zeros_like(pairs[0]), pairs)
 
 
+class _DoublonHolon(Ansatz):
+    """Empty sites around doubly occupied ones, and the other way round."""
+
+    name = "DoublonHolon"
+
+    def why_not(self, model: Any) -> str | None:
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        if reason := other_type(model, DoublonHolon):
+            return reason
+        return None if model.neighbours else Almost("the DoublonHolon has no shells of neighbours")
+
+    def why_not_on(self, model: Any, hilbert: Any) -> str | None:
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        return other_space(model, hilbert)
+
+    def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
+        """See :class:`~ferroket.ansatz.Ansatz`."""
+        shells = tuple(map(np.asarray, model.neighbours))
+        alpha = tuple(variables["params"][f"shell_{number}"] for number in range(len(shells)))
+        return ProductAmplitudes((DoublonHolonAmplitudes(alpha, shells),))
+
+
 register(_PairProduct())
 register(_DensityJastrow())
 register(_Gutzwiller())
+register(_DoublonHolon())

@@ -92,6 +92,37 @@ impl<'a> JastrowArguments<AnyBuffer<'a>> {
     }
 }
 
+/// The table `alpha (P, K)` of a factor of doublons and holons, and an attribute: for each shell how many neighbours a site has,
+/// and then those of each site.
+pub(crate) struct DoublonHolonArguments<B> {
+    pub(crate) alpha: B,
+    shells: Vec<usize>,
+}
+
+impl<'a, B: Table<'a>> DoublonHolonArguments<B> {
+    /// With names of attributes that begin alike.
+    pub(crate) fn read(frame: &Frame, args: &mut Arguments<'_, 'a>, prefix: &str) -> Result<Self, Error> {
+        let alpha = B::read(args, "alpha", 2)?;
+        // No site has a negative number; too large ones are an error further on.
+        let number = |n| usize::try_from(n).unwrap_or(usize::MAX);
+        let shells = frame.attr_i64s(&format!("{prefix}shells"))?.into_iter().map(number).collect();
+        Ok(Self { alpha, shells })
+    }
+
+    /// For each shell the neighbours of each of so many sites.
+    pub(crate) fn shells(&self, sites: usize) -> Result<Vec<Vec<usize>>, Error> {
+        let (mut shells, mut rest) = (Vec::new(), &self.shells[..]);
+        while let Some((&of_site, others)) = rest.split_first() {
+            let neighbours = others.split_at_checked(of_site.saturating_mul(sites)).ok_or_else(|| {
+                Error::invalid(format!("the shells end before {of_site} neighbours of each of {sites} sites"))
+            })?;
+            shells.push(neighbours.0.to_vec());
+            rest = neighbours.1;
+        }
+        Ok(shells)
+    }
+}
+
 /// The orbitals `(P, D, K)` of D determinants, and attributes: how many fermions each sector has, and from which site on holes
 /// take their place, -1 for none.
 pub(crate) struct SlaterArguments<B> {

@@ -1,8 +1,11 @@
 //! Products of amplitudes, as handlers take them: the tables of all factors, one after the other.
 
-use crate::amplitudes::{JastrowArguments, PfaffianArguments, RbmArguments, SlaterArguments, Table};
+use crate::amplitudes::{
+    DoublonHolonArguments, JastrowArguments, PfaffianArguments, RbmArguments, SlaterArguments, Table,
+};
 use crate::errors::invalid;
 use crate::rules::real_numbers;
+use ferroket_kernels::amplitudes::doublon_holon::{self, DoublonHolon, DoublonHolonTables};
 use ferroket_kernels::amplitudes::fermions::{self, Fermions};
 use ferroket_kernels::amplitudes::jastrow::{self, JastrowTables};
 use ferroket_kernels::amplitudes::pfaffian::{PfaffianTables, Pfaffians};
@@ -30,12 +33,14 @@ impl<'a> Table<'a> for Doubles {
 enum FactorArguments {
     Rbm(RbmArguments<Doubles>, bool),
     Jastrow(JastrowArguments<Doubles>),
+    DoublonHolon(DoublonHolonArguments<Doubles>),
     Slater(SlaterArguments<Doubles>),
     Pfaffian(PfaffianArguments<Doubles>),
 }
 
-/// The tables of all factors: those of an RBM, a Jastrow amplitude, determinants or Pfaffians, as the handlers of each have them, of
-/// float32 or float64. Attributes `factors`, their names, and those of factor i, as `i_pairs`, `i_fermions` and `i_holes`.
+/// The tables of all factors: those of an RBM, a Jastrow amplitude, determinants or Pfaffians, as the handlers of each have them, and
+/// [`DoublonHolonArguments`], of float32 or float64. Attributes `factors`, their names, and those of factor i, as `i_pairs`,
+/// `i_fermions`, `i_holes` and `i_shells`.
 pub(crate) struct ProductArguments(Vec<FactorArguments>);
 
 impl ProductArguments {
@@ -44,10 +49,13 @@ impl ProductArguments {
         let read = |(place, name)| match name {
             "rbm" => Ok(FactorArguments::Rbm(RbmArguments::read(args)?, frame.attr_bool(&format!("{place}_pairs"))?)),
             "jastrow" => Ok(FactorArguments::Jastrow(JastrowArguments::read(args)?)),
+            "doublon_holon" => {
+                DoublonHolonArguments::read(frame, args, &format!("{place}_")).map(FactorArguments::DoublonHolon)
+            }
             "slater" => SlaterArguments::read(frame, args, &format!("{place}_")).map(FactorArguments::Slater),
             "pfaffian" => PfaffianArguments::read(frame, args, &format!("{place}_")).map(FactorArguments::Pfaffian),
             _ => Err(Error::invalid(format!(
-                "there is no factor '{name}', but 'rbm', 'jastrow', 'slater' and 'pfaffian'"
+                "there is no factor '{name}', but 'rbm', 'jastrow', 'doublon_holon', 'slater' and 'pfaffian'"
             ))),
         };
         names.map(read).collect::<Result<_, _>>().map(Self)
@@ -66,6 +74,8 @@ pub(crate) enum Machine<'a> {
     PairOfRbms(Rbm<'a, f64, Pairs, 2>),
     RealJastrow(jastrow::Amplitudes<'a, f64, Reals, 1>, jastrow::Walker<'a, f64>),
     ComplexJastrow(jastrow::Amplitudes<'a, f64, Complexes, 2>),
+    RealDoublonHolon(DoublonHolon<1>),
+    ComplexDoublonHolon(DoublonHolon<2>),
     RealSlater(Slater<f64>),
     ComplexSlater(Slater<Complex<f64>>),
     RealPfaffians(Pfaffians<f64>),
@@ -91,6 +101,15 @@ impl<'a> Machine<'a> {
                         .and_then(|amplitudes| Ok(Self::RealJastrow(amplitudes, jastrow::Walker::new(tables, sites)?)))
                 } else {
                     jastrow::Amplitudes::new(tables, sites).map(Self::ComplexJastrow)
+                }
+            }
+            FactorArguments::DoublonHolon(arguments) => {
+                let DoublonHolonArguments { alpha, .. } = arguments;
+                let tables = DoublonHolonTables { alpha: &alpha.numbers, shells: &arguments.shells(sites / 2)? };
+                if alpha.dims[0] == 1 {
+                    DoublonHolon::new(tables, sites).map(Self::RealDoublonHolon)
+                } else {
+                    DoublonHolon::new(tables, sites).map(Self::ComplexDoublonHolon)
                 }
             }
             FactorArguments::Slater(SlaterArguments { orbitals, fermions, holes }) => {
@@ -122,6 +141,8 @@ impl<'a> Machine<'a> {
             Self::PairOfRbms(rbm) => rbm.numbers(),
             Self::RealJastrow(..) => sites,
             Self::ComplexJastrow(_) => 2 * sites,
+            Self::RealDoublonHolon(factor) => factor.numbers(),
+            Self::ComplexDoublonHolon(factor) => factor.numbers(),
             Self::RealSlater(slater) => slater.numbers(),
             Self::ComplexSlater(slater) => slater.numbers(),
             Self::RealPfaffians(pfaffians) => pfaffians.numbers(),
@@ -137,6 +158,8 @@ impl<'a> Machine<'a> {
             Self::PairOfRbms(rbm) => Factor::PairOfRbms(rbm::Amplitudes::new(rbm)),
             Self::RealJastrow(jastrow, _) => Factor::RealJastrow(jastrow.clone()),
             Self::ComplexJastrow(jastrow) => Factor::ComplexJastrow(jastrow.clone()),
+            Self::RealDoublonHolon(factor) => Factor::RealDoublonHolon(doublon_holon::Amplitudes::new(factor)),
+            Self::ComplexDoublonHolon(factor) => Factor::ComplexDoublonHolon(doublon_holon::Amplitudes::new(factor)),
             Self::RealSlater(slater) => Factor::RealSlater(fermions::Amplitudes::new(slater)),
             Self::ComplexSlater(slater) => Factor::ComplexSlater(fermions::Amplitudes::new(slater)),
             Self::RealPfaffians(pfaffians) => Factor::RealPfaffians(fermions::Amplitudes::new(pfaffians)),
@@ -150,13 +173,14 @@ impl<'a> Machine<'a> {
             Self::RealRbm(rbm) => Some(WalkingFactor::RealRbm(rbm::Walker::new(rbm))),
             Self::ComplexRbm(rbm) => Some(WalkingFactor::ComplexRbm(rbm::Walker::new(rbm))),
             Self::RealJastrow(_, walker) => Some(WalkingFactor::Jastrow(walker.clone())),
+            Self::RealDoublonHolon(factor) => Some(WalkingFactor::DoublonHolon(doublon_holon::Walker::new(factor))),
             Self::RealSlater(slater) => Some(WalkingFactor::RealSlater(fermions::Walker::new(slater))),
             Self::ComplexSlater(slater) => Some(WalkingFactor::ComplexSlater(fermions::Walker::new(slater))),
             Self::RealPfaffians(pfaffians) => Some(WalkingFactor::RealPfaffians(fermions::Walker::new(pfaffians))),
             Self::ComplexPfaffians(pfaffians) => {
                 Some(WalkingFactor::ComplexPfaffians(fermions::Walker::new(pfaffians)))
             }
-            Self::PairOfRbms(_) | Self::ComplexJastrow(_) => None,
+            Self::PairOfRbms(_) | Self::ComplexJastrow(_) | Self::ComplexDoublonHolon(_) => None,
         }
     }
 }

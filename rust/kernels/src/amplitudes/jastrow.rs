@@ -210,7 +210,7 @@ impl<T: Real> amplitudes::Walker for Walker<'_, T> {
 mod tests {
     use super::*;
     use crate::amplitudes::Walker as _;
-    use crate::amplitudes::testing::{RandomJastrow, compare_steps, flipped};
+    use crate::amplitudes::testing::{Flips, RandomJastrow, compare_steps, flipped};
     use crate::numbers::{Complexes, Reals, dispatch, each_level};
     use crate::sites::Sites;
     use crate::sites::testing::{SPIN, random_samples};
@@ -218,28 +218,6 @@ mod tests {
     use pulp::WithSimd;
     use rand::rngs::StdRng;
     use rand::{RngExt, SeedableRng};
-
-    /// The ratio of one sample with some sites flipped, and with the samples before it as ballast.
-    struct Flips<'a, T, A, const P: usize> {
-        amplitudes: Amplitudes<'a, T, A, P>,
-        samples: &'a [Vec<LocalIndex>],
-        sites: &'a [usize],
-    }
-
-    impl<T: Real, A: Algebra<P>, const P: usize> WithSimd for Flips<'_, T, A, P> {
-        type Output = A::Factor;
-
-        fn with_simd<S: Simd>(self, simd: S) -> A::Factor {
-            let Self { mut amplitudes, samples, sites } = self;
-            amplitudes.visit(simd, &samples.concat(), samples.len());
-            let last = &samples[samples.len() - 1];
-            let opposite: Vec<bool> = sites[1..].iter().map(|&site| last[site] != last[sites[0]]).collect();
-            let mut change = Change::default();
-            amplitudes.prepare(simd, &mut change, sites, &opposite);
-            let reversed = [last[sites[0]] == 1; TOGETHER];
-            amplitudes.ratios(simd, &change, 1, [samples.len() - 1; TOGETHER], reversed)[0]
-        }
-    }
 
     fn compare<T: Real, A: Algebra<P>, const P: usize>(rng: &mut StdRng, sites: usize, scale: f64, tolerance: f64) {
         let random = RandomJastrow::<T, P>::new(rng, sites, scale);
@@ -253,8 +231,8 @@ mod tests {
         let there = flipped(&samples[2], flips.iter().copied());
         let expected = (random.log_psi(&there) - random.log_psi(&samples[2])).exp();
         for _ in each_level() {
-            let amplitudes = amplitudes.clone();
-            let found: Complex<f64> = dispatch(Flips { amplitudes, samples: &samples, sites: &flips }).into();
+            let ratios = amplitudes.clone();
+            let found: Complex<f64> = dispatch(Flips { ratios, samples: &samples, sites: &flips }).into();
             assert!((found - expected).norm() <= tolerance * (1.0 + expected.norm()), "{found} instead of {expected}");
         }
     }

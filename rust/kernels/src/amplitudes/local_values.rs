@@ -180,14 +180,15 @@ impl<R: Ratios> Sums<'_, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::amplitudes::doublon_holon::{self, DoublonHolon};
     use crate::amplitudes::fermions::{self, Orbital};
     use crate::amplitudes::jastrow;
     use crate::amplitudes::pfaffian::Pfaffians;
     use crate::amplitudes::rbm::{self, Rbm};
     use crate::amplitudes::slater::Slater;
     use crate::amplitudes::testing::{
-        RandomJastrow, RandomPfaffians, RandomRbm, RandomSlater, log_cosh_of_complex, log_cosh_of_pair,
-        log_cosh_of_real,
+        RandomDoublonHolon, RandomJastrow, RandomPfaffians, RandomRbm, RandomSlater, log_cosh_of_complex,
+        log_cosh_of_pair, log_cosh_of_real,
     };
     use crate::connected::terms::TermTables;
     use crate::numbers::{Algebra, Complexes, Pairs, Real, Reals, each_level};
@@ -293,6 +294,16 @@ mod tests {
             self.compare(samples, amplitudes, tolerance, |sample| jastrow.log_psi(sample));
         }
 
+        fn compare_doublon_holon<A: Algebra<P>, const P: usize>(
+            &self,
+            random: &RandomDoublonHolon<P>,
+            samples: &[Vec<LocalIndex>],
+        ) {
+            let factor = DoublonHolon::<P>::new(random.tables(), self.sites.len()).expect("tables");
+            let ratios = doublon_holon::Amplitudes::<A, P>::new(&factor);
+            self.compare(samples, ratios, 1e-11, |sample| random.log_psi(sample));
+        }
+
         fn compare_slater<E: Orbital, const P: usize>(
             &self,
             slater: &RandomSlater<P>,
@@ -372,6 +383,17 @@ mod tests {
             // Where ψ is nearly 0 ratios are large, and their errors larger.
             operator.compare_slater::<f64, 1>(&real, &samples, 1e-9);
             operator.compare_slater::<Complex<f64>, 2>(&complex, &samples, 1e-9);
+        }
+
+        #[test]
+        fn local_values_of_doublons_and_holons(
+            sites in 1_usize..=6, shells in 0_usize..=2, groups in 0_usize..=12, samples in 0_usize..=300, seed: u64
+        ) {
+            let rng = &mut StdRng::seed_from_u64(seed);
+            let operator = Operator::random(rng, 2 * sites, groups);
+            let samples = &random_samples(rng, &operator.sites, samples);
+            operator.compare_doublon_holon::<Reals, 1>(&RandomDoublonHolon::new(rng, sites, shells, 1.0), samples);
+            operator.compare_doublon_holon::<Complexes, 2>(&RandomDoublonHolon::new(rng, sites, shells, 1.0), samples);
         }
 
         #[test]

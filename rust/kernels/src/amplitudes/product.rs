@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::amplitudes::pfaffian::Pfaffians;
 use crate::amplitudes::slater::Slater;
-use crate::amplitudes::{self, Odds, Ratios, TOGETHER, fermions, jastrow, rbm};
+use crate::amplitudes::{self, Odds, Ratios, TOGETHER, doublon_holon, fermions, jastrow, rbm};
 use crate::connected::terms::BLOCK;
 use crate::numbers::{Complexes, Pairs, Reals};
 use crate::sites::LocalIndex;
@@ -135,6 +135,8 @@ factors! {
     PairOfRbms: rbm::Amplitudes<'a, f64, Pairs, 2>,
     RealJastrow: jastrow::Amplitudes<'a, f64, Reals, 1>,
     ComplexJastrow: jastrow::Amplitudes<'a, f64, Complexes, 2>,
+    RealDoublonHolon: doublon_holon::Amplitudes<'a, Reals, 1>,
+    ComplexDoublonHolon: doublon_holon::Amplitudes<'a, Complexes, 2>,
     RealSlater: fermions::Amplitudes<'a, Slater<f64>>,
     ComplexSlater: fermions::Amplitudes<'a, Slater<Complex<f64>>>,
     RealPfaffians: fermions::Amplitudes<'a, Pfaffians<f64>>,
@@ -142,6 +144,7 @@ factors! {
     RealRbm: rbm::Walker<'a, f64, Reals, 1>,
     ComplexRbm: rbm::Walker<'a, f64, Complexes, 2>,
     Jastrow: jastrow::Walker<'a, f64>,
+    DoublonHolon: doublon_holon::Walker<'a>,
     RealSlater: fermions::Walker<'a, Slater<f64>>,
     ComplexSlater: fermions::Walker<'a, Slater<Complex<f64>>>,
     RealPfaffians: fermions::Walker<'a, Pfaffians<f64>>,

@@ -1,10 +1,11 @@
 //! Amplitudes with random numbers, evaluated by their definition, for tests.
 
+use crate::amplitudes::doublon_holon::DoublonHolonTables;
 use crate::amplitudes::jastrow::JastrowTables;
 use crate::amplitudes::pfaffian::PfaffianTables;
 use crate::amplitudes::rbm::RbmTables;
 use crate::amplitudes::slater::SlaterTables;
-use crate::amplitudes::{Odds, Walker};
+use crate::amplitudes::{Odds, Ratios, TOGETHER, Walker};
 use crate::numbers::{MULTIPLE, Real, complex, dispatch, each_level};
 use crate::sites::LocalIndex;
 use num_complex::Complex;
@@ -32,6 +33,28 @@ pub(crate) fn flipped(indices: &[LocalIndex], sites: impl IntoIterator<Item = us
         there[site] ^= 1;
     }
     there
+}
+
+/// The ratio of the last sample with some sites flipped, and with the samples before it as ballast.
+pub(crate) struct Flips<'a, R> {
+    pub(crate) ratios: R,
+    pub(crate) samples: &'a [Vec<LocalIndex>],
+    pub(crate) sites: &'a [usize],
+}
+
+impl<R: Ratios> WithSimd for Flips<'_, R> {
+    type Output = R::Ratio;
+
+    fn with_simd<S: Simd>(self, simd: S) -> R::Ratio {
+        let Self { mut ratios, samples, sites } = self;
+        ratios.visit(simd, &samples.concat(), samples.len());
+        let last = &samples[samples.len() - 1];
+        let opposite: Vec<bool> = sites[1..].iter().map(|&site| last[site] != last[sites[0]]).collect();
+        let mut change = R::Change::default();
+        ratios.prepare(simd, &mut change, sites, &opposite);
+        let reversed = [last[sites[0]] == 1; TOGETHER];
+        ratios.ratios(simd, &change, 1, [samples.len() - 1; TOGETHER], reversed)[0]
+    }
 }
 
 /// Moves at random: the odds of each are compared with what `log_psi` says.
@@ -227,6 +250,50 @@ impl<T: Real, const P: usize> RandomJastrow<T, P> {
     pub(crate) fn log_psi(&self, sample: &[LocalIndex]) -> Complex<f64> {
         let pairs = (0..self.sites).flat_map(|i| (0..i).map(move |j| (i, j)));
         complex(sum(pairs.map(|(i, j)| self.pair(i, j).map(|w| w * value(sample[i]) * value(sample[j])))))
+    }
+}
+
+/// A factor of doublons and holons, with neighbours of any kind: a site may be its own one, or have another one twice, and
+/// needn't be one of its neighbours'.
+pub(crate) struct RandomDoublonHolon<const P: usize> {
+    sites: usize,
+    /// For each shell the neighbours of each site, `(sites, z)`.
+    shells: Vec<Vec<usize>>,
+    /// For each shell those of doubly occupied sites, and of empty ones.
+    numbers: Vec<[Vec<[f64; P]>; 2]>,
+    table: Vec<f64>,
+}
+
+impl<const P: usize> RandomDoublonHolon<P> {
+    pub(crate) fn new(rng: &mut StdRng, sites: usize, shells: usize, scale: f64) -> Self {
+        let counts: Vec<usize> = (0..shells).map(|_| rng.random_range(0..=4)).collect();
+        let mut some = |count: usize| (0..count * sites).map(|_| rng.random_range(0..sites)).collect();
+        let shells = counts.iter().map(|&count| some(count)).collect();
+        let numbers: Vec<_> =
+            counts.iter().map(|&count| from_fn(|_| random::<f64, P>(rng, count + 1, scale))).collect();
+        let all: Vec<_> = numbers.as_flattened().concat();
+        Self { sites, shells, numbers, table: planes(all.len(), |place| all[place]) }
+    }
+
+    pub(crate) fn tables(&self) -> DoublonHolonTables<'_> {
+        DoublonHolonTables { alpha: &self.table, shells: &self.shells }
+    }
+
+    /// ln ψ, by definition.
+    pub(crate) fn log_psi(&self, sample: &[LocalIndex]) -> Complex<f64> {
+        let fermions = |site: usize| sample[site] + sample[site + self.sites];
+        let of_site = |(shell, site): (usize, usize)| {
+            let z = self.shells[shell].len() / self.sites;
+            let around = |n| self.shells[shell][site * z..][..z].iter().filter(|&&other| fermions(other) == n).count();
+            let [doubly_occupied, empty] = &self.numbers[shell];
+            match fermions(site) {
+                0 => empty[around(2)],
+                2 => doubly_occupied[around(0)],
+                _ => [0.0; P],
+            }
+        };
+        let places = (0..self.shells.len()).flat_map(|shell| (0..self.sites).map(move |site| (shell, site)));
+        complex(sum(places.map(of_site)))
     }
 }
 
