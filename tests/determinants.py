@@ -75,6 +75,15 @@ MODELS = {
             fk.models.Gutzwiller(BALANCED),
         )
     ),
+    "pairs, doublons and holons": fk.models.Product(
+        (
+            fk.models.PairProduct(BALANCED, param_dtype=complex),
+            fk.models.DensityJastrow(BALANCED),
+            fk.models.Gutzwiller(BALANCED, translations=RING),
+            # The neighbours of a ring, and some that no lattice has.
+            fk.models.DoublonHolon(BALANCED, (RING[[1, 3]].T, [[0], [0], [1], [3]]), param_dtype=complex),
+        )
+    ),
     "pairs, correlated": fk.models.Product(
         (
             fk.models.PairProduct(BALANCED, translations=RING[::2]),

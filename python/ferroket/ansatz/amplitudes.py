@@ -58,6 +58,10 @@ class Amplitudes(ABC):
     def log_modulus(self) -> "Amplitudes":
         """Amplitudes with the same modulus, and without the phase where that saves work: for Metropolis sampling."""
 
+    def for_kernels(self) -> "Amplitudes":
+        """The same amplitudes, as kernels of that name take them."""
+        return self
+
 
 @dataclass(frozen=True)
 class RBMAmplitudes(Amplitudes):
@@ -153,10 +157,10 @@ class JastrowAmplitudes(Amplitudes):
 
 @dataclass(frozen=True)
 class DoublonHolonAmplitudes(Amplitudes):
-    """ln ψ = Σ_s Σ_i [D_i α_s(h_s(i)) + H_i β_s(d_s(i))], on sites with two modes, i and i + L: a factor of products alone.
+    """ln ψ = Σ_s Σ_i [D_i α_s(h_s(i)) + H_i β_s(d_s(i))], on sites i with two modes, i and i + L.
 
-    D_i is 1 at doubly occupied sites, and H_i at empty ones; h_s(i) and d_s(i) are the numbers of empty and doubly occupied
-    sites among the neighbours of site i in shell s.
+    D_i is 1 at doubly occupied sites, and H_i at empty ones; h_s(i) and d_s(i) are the numbers of empty and of doubly
+    occupied sites among the neighbours of site i in shell s.
 
     Args:
         alpha: α and β of each shell with z neighbours, ``(2, z + 1)``.
@@ -189,6 +193,10 @@ class DoublonHolonAmplitudes(Amplitudes):
     def log_modulus(self) -> Amplitudes:
         """See :class:`Amplitudes`."""
         return DoublonHolonAmplitudes(tuple(alpha.real for alpha in self.alpha), self.shells)
+
+    def for_kernels(self) -> Amplitudes:
+        """A product of this one: kernels take it as a factor."""
+        return ProductAmplitudes((self,))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from ferroket.ansatz.amplitudes import (
     DoublonHolonAmplitudes,
     JastrowAmplitudes,
     PfaffianAmplitudes,
-    ProductAmplitudes,
     SlaterAmplitudes,
 )
 from ferroket.ansatz.registry import Almost, Ansatz, other_type, register
@@ -116,7 +115,7 @@ class _DoublonHolon(Ansatz):
         """See :class:`~ferroket.ansatz.Ansatz`."""
         shells = tuple(map(np.asarray, model.neighbours))
         alpha = tuple(variables["params"][f"shell_{number}"] for number in range(len(shells)))
-        return ProductAmplitudes((DoublonHolonAmplitudes(alpha, shells),))
+        return DoublonHolonAmplitudes(alpha, shells)
 
 
 register(_PairProduct())

@@ -36,6 +36,7 @@ def _of_operator(form: Form) -> list[str]:
 
 def from_ratios(amplitudes: Amplitudes, form: Terms, samples: jax.Array) -> jax.Array:
     """The local values ``(Ns,)`` of samples ``(Ns, N)`` on one device; complex."""
+    amplitudes = amplitudes.for_kernels()
     return known_local_values(
         form.family,
         amplitudes.kernel,

@@ -36,7 +36,7 @@ def samples(
     rule, dtype = sampler.rule, state.σ.dtype
     parts = jnp.result_type(dtype, *jax.tree.leaves(parameters))
     first, step = first_and_step(compiled.local_states(sampler.hilbert), parts)
-    amplitudes = ansatz.amplitudes(machine, parameters, first, step).log_modulus()
+    amplitudes = ansatz.amplitudes(machine, parameters, first, step).log_modulus().for_kernels()
     static: dict[str, Any] = {
         "rule": rule.name,
         "sweep": sampler.sweep_size,

@@ -184,3 +184,62 @@ impl<'a> Machine<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::chains;
+    use crate::local_values;
+    use crate::testing::{POOLS, arguments};
+    use ferroket_kernels::sampling::KEY_WORDS;
+    use ferroket_kernels::sites::LocalIndex;
+    use ferroket_xla_ffi::testing::{TestFrame, Threads};
+    use num_complex::Complex;
+
+    /// A site whose only neighbour is itself: ln ψ is `alpha[0]` where it is doubly occupied, and `alpha[2]` where it is empty.
+    fn with_doublon_holon(frame: TestFrame, alpha: &[f64], planes: usize, shells: &[i64]) -> TestFrame {
+        let frame = frame.attr_str("factors", "doublon_holon").attr_array("0_shells", shells);
+        frame.arg(alpha, &[planes, alpha.len() / planes])
+    }
+
+    #[test]
+    fn doublons_and_holons_of_an_example() {
+        for threads in POOLS {
+            for (alpha, planes) in [(&[0.75, 9.0, 0.5, 9.0][..], 1), (&[0.75, 9.0, 0.5, 9.0, 0.2, 9.0, 0.4, 9.0], 2)] {
+                let frame = with_doublon_holon(arguments().frame(threads), alpha, planes, &[1, 0]);
+                let mut frame = frame.result::<Complex<f64>>(&[3]);
+                assert_eq!(frame.execute(local_values::product), Ok(()));
+                // The second mode flips where the first one is occupied: from one fermion to two, and back.
+                let ln = Complex::new(0.75, if planes == 2 { 0.2 } else { 0.0 });
+                let expected = [0.5.into(), 2.0 * ln.exp() - 0.5, 2.0 * (-ln).exp() - 0.5];
+                for (found, expected) in frame.read::<Complex<f64>>(0).into_iter().zip(expected) {
+                    assert!((found - expected).norm() < 1e-14, "{found} instead of {expected}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn chains_stay_where_doublons_and_holons_are_likely() {
+        let frame =
+            TestFrame::new(Threads::None).attr_str("rule", "local").attr_i64("sweep", 2).attr_bool("diagonal", true);
+        let frame = frame.arg::<LocalIndex>(&[0, 0, 1, 1], &[2, 2]).arg(&[4_u32, 9], &[2]);
+        let frame = frame.arg(&[1_u32; KEY_WORDS], &[KEY_WORDS]).arg(&[2.0], &[]);
+        let frame = with_doublon_holon(frame, &[90.0, 0.0, 90.0, 0.0], 1, &[1, 0]);
+        let mut frame = frame.result::<LocalIndex>(&[2, 5, 2]).result::<i32>(&[2]);
+        assert_eq!(frame.execute(chains::product), Ok(()));
+        assert_eq!(frame.read::<i32>(1), [0, 0]);
+    }
+
+    #[test]
+    fn wrong_shells_are_named() {
+        let message = |alpha: &[f64], shells: &[i64]| {
+            let frame = with_doublon_holon(arguments().frame(Threads::None), alpha, 1, shells);
+            { frame.result::<Complex<f64>>(&[3]) }.execute(local_values::product).expect_err("a wrong call").message
+        };
+        assert!(message(&[0.0; 4], &[1]).contains("the shells end before 1 neighbours of each of 1 sites"));
+        assert!(message(&[0.0; 4], &[-1, 0]).contains("the shells end before"));
+        assert!(message(&[0.0; 4], &[1, 1]).contains("shell 0 has a neighbour that isn't one of 1 sites"));
+        assert!(message(&[0.0; 4], &[1, -1]).contains("shell 0 has a neighbour that isn't one of 1 sites"));
+        assert!(message(&[0.0; 4], &[1, 0, 0]).contains("`alpha` has 4 numbers, but must have 1 for each of 6"));
+    }
+}
