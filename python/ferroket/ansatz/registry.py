@@ -68,7 +68,8 @@ class Ansatz(ABC):
 
         Returns:
             :class:`RBMAmplitudes`, :class:`ModulusAndPhase`, :class:`JastrowAmplitudes`,
-            :class:`SlaterAmplitudes`, :class:`PfaffianAmplitudes` or :class:`ProductAmplitudes`.
+            :class:`DoublonHolonAmplitudes`, :class:`SlaterAmplitudes`, :class:`PfaffianAmplitudes` or
+            :class:`ProductAmplitudes`.
         """
 
 
