@@ -57,6 +57,7 @@ for _lattice, _sites, _fermions in (("6×6", 36, 15), ("8×8", 64, 28), ("4×16"
         ),
         f"{_name}pairs, Jastrow, Gutzwiller": _sites**2 + _sites * (_sites - 1) // 2 + _sites,
         f"{_name}pairs of 2×2 sites": 4 * _sites + _JASTROW_ORBITS[_lattice] + 4,
+        f"{_name}pairs of 2×2 sites, doublons and holons": 4 * _sites + _JASTROW_ORBITS[_lattice] + 4 + 10,
         f"{_name}singlet pairs of 2×2 sites": 4 * _sites + _JASTROW_ORBITS[_lattice] + 4,
     }
 PARAMETERS |= {

@@ -19,7 +19,7 @@ class AnotherDoublonHolon(fk.models.DoublonHolon):
 def shells_of(extent: tuple[int, int], *, odd: bool = False) -> tuple[np.ndarray, ...]:
     """The neighbours of all sites along the axes and the diagonals: on two sites, one twice.
 
-    If odd, shells that no lattice has: of the site itself, of one site twice, and of sites that aren't neighbours of it.
+    If odd, shells that no lattice has: of the site itself, of one site twice, and of sites that don't have it.
     """
     sites = np.arange(np.prod(extent)).reshape(extent)
     if odd:

@@ -12,6 +12,7 @@ from netket.utils.group import Permutation, PermutationGroup
 
 from ferroket.models import (
     DensityJastrow,
+    DoublonHolon,
     Gutzwiller,
     PairProduct,
     Product,
@@ -208,7 +209,12 @@ _ORBITALS = nn.initializers.normal(0.3)
 
 
 def pairs(
-    hilbert: Any, *, lattice: tuple[int, int] | None = None, angles: int | None = None, by_xla: bool = False
+    hilbert: Any,
+    *,
+    lattice: tuple[int, int] | None = None,
+    angles: int | None = None,
+    doublons: bool = False,
+    by_xla: bool = False,
 ) -> Any:
     """MVMC's wave function: pairs of unequal spins with a Jastrow and a Gutzwiller factor.
 
@@ -216,12 +222,15 @@ def pairs(
         hilbert: The space.
         lattice: Its extent, if parameters are tied by translations of 2×2 sites.
         angles: How many angles project it onto a singlet.
+        doublons: With a factor of empty sites next to doubly occupied ones as well. It takes a lattice.
         by_xla: With JAX's determinants.
     """
     grid = None if lattice is None else nk.graph.Grid(lattice, pbc=True)
     ties: dict[str, Any] = {} if grid is None else {"translations": sublattice_translations(grid, (2, 2))}
     state = PairProduct(hilbert, rotations=None if angles is None else spin_rotations(0, angles), **ties)
-    factors = DensityJastrow(hilbert, **ties), Gutzwiller(hilbert, **ties)
+    factors: list[Any] = [DensityJastrow(hilbert, **ties), Gutzwiller(hilbert, **ties)]
+    if grid is not None and doublons:
+        factors.append(DoublonHolon(hilbert, [grid.adjacency_list()]))
     return Product((PairsByXLA(state) if by_xla else state, *factors))
 
 

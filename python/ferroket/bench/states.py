@@ -109,6 +109,7 @@ def _determinants() -> Iterator[tuple[str, Case, float | None]]:
         of_pairs: dict[str, dict[str, Any]] = {
             "pairs, Jastrow, Gutzwiller": {},
             "pairs of 2×2 sites": {"lattice": shape},
+            "pairs of 2×2 sites, doublons and holons": {"lattice": shape, "doublons": True},
             "singlet pairs of 2×2 sites": {"lattice": shape, "angles": 8},
         }
         for name, options in of_pairs.items():
