@@ -128,7 +128,7 @@ impl<const P: usize> DoublonHolon<P> {
         let steps = change.steps(fermions, back, &mut few, &mut many);
         let mut log = [0.0; P];
         for (place, times) in change.places.iter().zip(change.times.chunks_exact(steps.len().max(1))) {
-            let (here, count) = (fermions[place.site], counts[place.place]);
+            let (here, count) = (fermions[place.site], counts[place.index]);
             let there = if back { here.wrapping_sub(place.more) } else { here.wrapping_add(place.more) };
             let [before, after] =
                 [self.alpha[place.number(here, count)], self.alpha[place.number(there, moved(count, steps, times))]];
@@ -177,7 +177,8 @@ pub struct Change {
 #[derive(Debug, Clone, Copy)]
 struct Place {
     site: usize,
-    place: usize,
+    /// In `(shells, sites)`.
+    index: usize,
     /// How many fermions the site has more.
     more: u8,
     /// See [`Shell`].
@@ -209,7 +210,7 @@ impl Change {
         }
         self.sites.retain(|&(_, more)| more != 0);
         for place in self.places.drain(..) {
-            self.listed[place.place] = NONE;
+            self.listed[place.index] = NONE;
         }
         self.listed.resize(factor.numbers(), NONE);
         self.times.clear();
@@ -232,7 +233,7 @@ impl Change {
         if self.listed[place] == NONE {
             self.listed[place] = self.places.len() as u32;
             let Shell { first, width, .. } = factor.shells[place / factor.sites];
-            self.places.push(Place { site: place % factor.sites, place, more: 0, first, width });
+            self.places.push(Place { site: place % factor.sites, index: place, more: 0, first, width });
             self.times.resize(self.places.len() * self.sites.len(), 0);
         }
         self.listed[place] as usize
@@ -361,7 +362,7 @@ impl amplitudes::Walker for Walker<'_> {
         let (mut few, mut many) = ([0; FEW], Vec::new());
         let steps = change.steps(fermions, false, &mut few, &mut many);
         for (place, times) in change.places.iter().zip(change.times.chunks_exact(steps.len().max(1))) {
-            counts[place.place] = moved(counts[place.place], steps, times);
+            counts[place.index] = moved(counts[place.index], steps, times);
         }
         for &(site, more) in &change.sites {
             fermions[site] = fermions[site].wrapping_add(more);
