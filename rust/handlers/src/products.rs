@@ -210,7 +210,7 @@ mod tests {
                 assert_eq!(frame.execute(local_values::product), Ok(()));
                 // The second mode flips where the first one is occupied: from one fermion to two, and back.
                 let ln = Complex::new(0.75, if planes == 2 { 0.2 } else { 0.0 });
-                let expected = [0.5.into(), 2.0 * ln.exp() - 0.5, 2.0 * (-ln).exp() - 0.5];
+                let expected = [Complex::from(0.5), 2.0 * ln.exp() - 0.5, 2.0 * (-ln).exp() - 0.5];
                 for (found, expected) in frame.read::<Complex<f64>>(0).into_iter().zip(expected) {
                     assert!((found - expected).norm() < 1e-14, "{found} instead of {expected}");
                 }
