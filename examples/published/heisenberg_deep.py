@@ -74,9 +74,7 @@ driver, _ = driver_on(10, network, driver.state.parameters, STEPS, 0.02, 1e-2)
 driver = run.optimise(driver, STEPS, stage="large")
 
 graph, hilbert = nk.graph.Square(10), driver.state.hilbert
-symmetric = fk.models.symmetrise(
-    network, hilbert, graph.point_group(), invariant_under=graph.translation_group()
-)
+symmetric = fk.models.symmetrise(network, hilbert, graph.point_group(), invariant_under=graph.translation_group())
 driver, hamiltonian = driver_on(10, symmetric, {"module": driver.state.parameters}, SYMMETRIC_STEPS, 5e-3, 1e-3)
 driver = run.optimise(driver, SYMMETRIC_STEPS, stage="symmetric", save_every=5)
 run.conclude_energy(driver.state, hamiltonian, n_samples=2**10 if run.short else 2**14)

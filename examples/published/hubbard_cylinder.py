@@ -42,7 +42,9 @@ def driver_of(orbitals, steps, learning_rate):
     )
     return fk.driver.VMC_SR(
         hamiltonian,
-        nk.optimizer.Sgd(optax.warmup_cosine_decay_schedule(0.0, learning_rate, steps // 10, steps, learning_rate / 20)),
+        nk.optimizer.Sgd(
+            optax.warmup_cosine_decay_schedule(0.0, learning_rate, steps // 10, steps, learning_rate / 20)
+        ),
         variational_state=state,
         diag_shift=optax.exponential_decay(1e-2, steps, 0.1),
         momentum=0.8,  # SPRING

@@ -55,9 +55,7 @@ class Run:
         self._log = Log()
         options.folder.mkdir(parents=True, exist_ok=True)
 
-    def optimise(
-        self, driver: Any, steps: int, *, stage: str = "", recorded: bool = True, save_every: int = 20
-    ) -> Any:
+    def optimise(self, driver: Any, steps: int, *, stage: str = "", recorded: bool = True, save_every: int = 20) -> Any:
         """Runs a driver up to a number of steps: from its last checkpoint, if there is one.
 
         Stopped and continued, it makes the steps that one ``driver.run(steps)`` makes.
