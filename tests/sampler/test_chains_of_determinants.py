@@ -11,6 +11,7 @@ import pytest
 import ferroket as fk
 from comparing import LEAST, p_value
 from determinants import FERMIONS, MODELS
+from ferroket.natural_gradient.length import fubini_study_length
 from variational_states import make_state
 
 SOME = ["unrestricted", "generalized, complex", "sum", "Jastrow, complex", "times RBMModPhase and Jastrow"]
@@ -67,3 +68,28 @@ def test_chains_in_another_space_are_refused() -> None:
     with pytest.raises(jax.errors.JaxRuntimeError, match=message) as caught:
         jax.block_until_ready(sampler.sample(model, made.variables, state=state, chain_length=2))
     assert re.search("give the state the Hilbert space of its model", str(caught.value))
+
+
+def test_jaxlib_decomposes_no_matrices_between_steps() -> None:
+    """For determinants of two spin sectors its threads may wait for each other for ever."""
+    state = make_state(MODELS["unrestricted"], FERMIONS, n_samples=64)
+    sampler, model, variables = sampler_of("hops", n_chains=16), state.model, state.variables
+
+    def between(variables: Any, start: Any, x: jax.Array) -> Any:
+        again = sampler.reset(model, variables, start)
+        update = jax.tree.map(jax.numpy.ones_like, variables["params"])
+        length = fubini_study_length(model.apply, variables["params"], {}, x, update, mode="complex")
+        return again.log_prob, length
+
+    x = state.samples.reshape(-1, FERMIONS.size)
+    start = sampler.init_state(model, variables, seed=3)
+    program = str(jax.make_jaxpr(between)(variables, start, x))
+    assert "log_determinants" in program
+    assert not re.search(r"\blu\b", program)
+    log_prob, length = between(variables, start, x)
+    expected = 2 * np.asarray(model.apply(variables, start.σ)).real
+    np.testing.assert_allclose(log_prob, expected, rtol=1e-10)
+    rows = np.asarray(nk.jax.jacobian(model.apply, variables["params"], x, mode="complex", dense=True))
+    change = rows.sum(axis=-1)
+    change = change[:, 0] + 1j * change[:, 1] if change.ndim > 1 else change
+    assert float(length) == pytest.approx(np.std(change), rel=1e-8)

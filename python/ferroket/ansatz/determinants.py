@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import netket as nk
 from jax.extend.core import Jaxpr, Literal
 
+from ferroket._compat.sharding import on_each_device
 from ferroket.ansatz.amplitudes import DTYPES
 from ferroket.ansatz.equations import CALLS, called
 from ferroket.ffi import determinant_ratios, log_determinants
@@ -71,6 +72,18 @@ def with_primitives(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args)
 
     return traced
+
+
+@dataclass(frozen=True)
+class WithPrimitives:
+    """What samplers call a machine, evaluated :func:`with_primitives` on each device."""
+
+    machine: Any
+
+    def apply(self, variables: Any, x: jax.Array) -> jax.Array:
+        """Ln ψ of configurations ``(n, N)``."""
+        log_psi: jax.Array = on_each_device(with_primitives(self.machine.apply), (False, True))(variables, x)
+        return log_psi
 
 
 def has_some(log_psi: LogPsi, variables: Any, x: Any) -> bool:

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import netket.jax as nkjax
 
 from ferroket._compat.netket import log_psi_of
+from ferroket._compat.sharding import on_each_device
+from ferroket.ansatz.determinants import with_primitives
 
 
 def length_of_update(state: Any, update: Any, *, mode: str, chunk_size: int | None = None) -> jax.Array:
@@ -52,15 +54,21 @@ def fubini_study_length(
         chunk_size: How many samples are differentiated at once.
     """
 
-    def changed(x: jax.Array) -> jax.Array:
-        def function(parameters: Any) -> jax.Array:
-            values: jax.Array = log_psi({"params": parameters, **model_state}, x)
-            return values
+    def changes(parameters: Any, model_state: Any, update: Any, samples: jax.Array) -> jax.Array:
+        def changed(x: jax.Array) -> jax.Array:
+            def function(parameters: Any) -> jax.Array:
+                values: jax.Array = with_primitives(log_psi)({"params": parameters, **model_state}, x)
+                return values
 
-        change: jax.Array = jax.jvp(function, (parameters,), (update,))[1]
-        return change
+            change: jax.Array = jax.jvp(function, (parameters,), (update,))[1]
+            return change
 
-    change = nkjax.apply_chunked(changed, chunk_size=chunk_size)(samples)
+        of_all: jax.Array = nkjax.apply_chunked(changed, chunk_size=chunk_size, axis_0_is_sharded=False)(samples)
+        return of_all
+
+    if pdf is None:
+        changes = on_each_device(changes, (False, False, False, True))
+    change = changes(parameters, model_state, update, samples)
     if mode == "real":
         change = change.real
     weights = jnp.full(len(change), 1 / len(change)) if pdf is None else pdf

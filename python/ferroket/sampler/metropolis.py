@@ -8,6 +8,7 @@ import numpy as np
 from netket.sampler import MetropolisSamplerState
 from netket.sampler.rules import FermionHopRule, LocalRule
 
+from ferroket.ansatz.determinants import WithPrimitives
 from ferroket.operator import accelerate
 from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.algebra.sectors import own_constraints
@@ -48,6 +49,9 @@ class MetropolisSampler(nk.sampler.MetropolisSampler):
         reason = leaves_constraint(rule, hilbert)
         if reason is not None:
             raise ValueError(reason)
+
+    def _reset(self, machine: Any, parameters: Any, state: MetropolisSamplerState) -> MetropolisSamplerState:
+        return super()._reset(WithPrimitives(machine), parameters, state)
 
     def _sample_chain(
         self,
