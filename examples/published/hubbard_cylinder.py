@@ -18,7 +18,7 @@ from jax.nn.initializers import normal
 from ferroket.published.run import Run
 
 run = Run("hubbard-cylinder-64")
-DETERMINANT_STEPS, STEPS = (60, 4) if run.short else (400, 400)
+DETERMINANT_STEPS, STEPS = (60, 4) if run.short else (400, 200)
 
 graph = nk.graph.Grid([16, 4], pbc=[False, True])
 hilbert = nk.hilbert.SpinOrbitalFermions(64, s=1 / 2, n_fermions_per_spin=(28, 28))
