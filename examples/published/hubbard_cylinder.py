@@ -10,6 +10,7 @@ import ferroket as fk
 
 fk.initialize()  # before jax and netket are imported
 
+import jax.numpy as jnp
 import netket as nk
 import numpy as np
 import optax
@@ -32,7 +33,7 @@ def antiferromagnet(spin):
     matrix = 2.0 * spin * np.diag((-1.0) ** graph.basis_coords[:, :2].sum(axis=1))
     for i, j in graph.edges():
         matrix[i, j] = matrix[j, i] = -1.0
-    return np.linalg.eigh(matrix)[1][:, :28]
+    return jnp.asarray(np.linalg.eigh(matrix)[1][:, :28])
 
 
 def driver_of(orbitals, steps, learning_rate):
