@@ -124,17 +124,4 @@ RESULTS: dict[str, Result] = {
         bar=-17.510367 * (1 - 1e-3),
         short_bar=-17.0,
     ),
-    "hubbard-cylinder-64": Result(
-        "Hubbard, cylinder 4×16, U = 8, 28 + 28",
-        "neural backflow, Gutzwiller, Jastrow",
-        "hubbard_cylinder",
-        "per site",
-        1 / 64,
-        (
-            Reference("DMRG", -48.0533 / 64, f"{_VARBENCH}, Hubbard/rectangular-4x16_64_PO_28_8"),
-            Reference("hidden fermions", -47.782 / 64, f"{_VARBENCH}, Hubbard/rectangular-4x16_64_PO_28_8", 8e-5),
-        ),
-        bar=-47.782 / 64,
-        short_bar=-0.68,
-    ),
 }
