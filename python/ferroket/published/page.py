@@ -114,13 +114,17 @@ def draw(picture: Path, logs: Path) -> None:
         # A step's noise may take its energy below: there the line has a gap.
         above = [(value - best) / scale if value > best else math.nan for value in log["values"]]
         axes.loglog(log["core_hours"], above)
-        for reference in result.references:
+        for number, reference in enumerate(result.references):
             if reference.value > best:
-                axes.axhline((reference.value - best) / scale, color="grey", linestyle=":")
-                axes.annotate(reference.method, (axes.get_xlim()[0], (reference.value - best) / scale), fontsize=7)
+                height = (reference.value - best) / scale
+                axes.axhline(height, color="grey", linestyle=":")
+                # In turns left and right: neighbouring lines may be near each other.
+                side, alignment = axes.get_xlim()[number % 2], ("left", "right")[number % 2]
+                axes.annotate(reference.method, (side, height), fontsize=7, ha=alignment)
         axes.set_title(f"{result.title}\n{result.ansatz}", fontsize=9)
         axes.set_xlabel("core-hours")
         axes.set_ylabel("relative error")
+        axes.minorticks_off()
     for axes in panels[len(runs) :]:
         axes.set_visible(False)
     figure.savefig(picture)
