@@ -24,9 +24,9 @@ from ferroket.published.run import Run
 run = Run("heisenberg-square-100-deep")
 FEATURES, BLOCKS = 8, 3
 if run.short:
-    SMALL_STEPS, STEPS, SYMMETRIC_STEPS = 40, 2, 1
+    SMALL_STEPS, STEPS, SYMMETRIC_STEPS, SAMPLES = 20, 2, 1, 256
 else:
-    SMALL_STEPS, STEPS, SYMMETRIC_STEPS = 300, 400, 40
+    SMALL_STEPS, STEPS, SYMMETRIC_STEPS, SAMPLES = 300, 400, 40, 1024
 
 
 class ResidualNetwork(nn.Module):
@@ -52,7 +52,7 @@ def driver_on(side, model, parameters, steps, learning_rate, diag_shift):
     hilbert = nk.hilbert.Spin(0.5, graph.n_nodes, total_sz=0)
     hamiltonian = fk.operator.Heisenberg(hilbert, graph, J=0.25, sign_rule=True)
     sampler = fk.sampler.MetropolisExchange(hilbert, graph=graph, n_chains=256)
-    state = nk.vqs.MCState(sampler, model, n_samples=1024, seed=1, sampler_seed=2)
+    state = nk.vqs.MCState(sampler, model, n_samples=SAMPLES, seed=1, sampler_seed=2)
     if parameters is not None:
         state.parameters = parameters
     driver = fk.driver.VMC_SR(
@@ -77,4 +77,4 @@ graph, hilbert = nk.graph.Square(10), driver.state.hilbert
 symmetric = fk.models.symmetrise(network, hilbert, graph.point_group(), invariant_under=graph.translation_group())
 driver, hamiltonian = driver_on(10, symmetric, {"module": driver.state.parameters}, SYMMETRIC_STEPS, 5e-3, 1e-3)
 driver = run.optimise(driver, SYMMETRIC_STEPS, stage="symmetric", save_every=5)
-run.conclude_energy(driver.state, hamiltonian, n_samples=2**10 if run.short else 2**14)
+run.conclude_energy(driver.state, hamiltonian, n_samples=2**9 if run.short else 2**14)

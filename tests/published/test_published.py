@@ -191,4 +191,4 @@ def test_a_short_run_with_stages(tmp_path: Path) -> None:
     check_short_run(name, 2, tmp_path)
     log = json.loads((tmp_path / f"{name}-short.json").read_text())
     assert len(log["steps"]) == 3
-    assert sum(segment["steps"] for segment in log["segments"]) == 43
+    assert sum(segment["steps"] for segment in log["segments"]) == 23
