@@ -19,7 +19,7 @@ const MOVES: usize = 256;
 /// tanh θ grow by 1 / |A|² with each move: where that has become too much it is computed anew.
 ///
 /// Where δ is so large that the terms of A could cancel, or that the product could overflow, a proposal sums ln cosh of all
-/// units up, at three times the cost.
+/// units up, at three to five times the cost.
 #[derive(Debug)]
 pub struct Walker<'a, T, A, const P: usize> {
     machine: &'a Rbm<'a, T, A, P>,
