@@ -92,6 +92,7 @@ PRIVATE = (
         for name in names
     ),
     *_ORDER,
+    Private("netket.sampler:MetropolisSampler._reset", _CALLED, inherited=True),
     Private("netket.optimizer.linear_operator:LinearOperator._solve", _CALLED, inherited=True),
     Private("netket._src.driver.vmc_sr:VMC_SR._dp", "a trust region makes it shorter", inherited=True),
     Private("netket.driver:VMC_SR._linear_solver", "to tell which matrix the solver of a driver gets"),
