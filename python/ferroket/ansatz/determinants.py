@@ -81,7 +81,7 @@ class WithPrimitives:
     machine: Any
 
     def apply(self, variables: Any, x: jax.Array) -> jax.Array:
-        """Ln ψ of configurations ``(n, N)``."""
+        """The logarithm of ψ at configurations ``(n, N)``, as the machine's own ``apply`` gives it."""
         log_psi: jax.Array = on_each_device(with_primitives(self.machine.apply), (False, True))(variables, x)
         return log_psi
 

@@ -107,7 +107,7 @@ RESULTS: dict[str, Result] = {
         (
             _SQUARE_QMC,
             Reference("residual network", -0.67155260, _CHEN_HEYL, 3e-8),
-            Reference("symmetrised RBM", -0.671519, "H. Chen et al., NeurIPS 35 (2022), arXiv:2206.14307", 4e-6),
+            Reference("symmetrised RBM", -0.671519, "H. Chen et al., arXiv:2206.14307", 4e-6),
             Reference("RNN", -0.67151, "M. S. Moss et al., arXiv:2502.17144", 2e-5),
             Reference("CNN", -0.67135, "K. Choo et al., Phys. Rev. B 100, 125124 (2019), arXiv:1903.06713", 1e-5),
         ),

@@ -51,6 +51,7 @@ class MetropolisSampler(nk.sampler.MetropolisSampler):
             raise ValueError(reason)
 
     def _reset(self, machine: Any, parameters: Any, state: MetropolisSamplerState) -> MetropolisSamplerState:
+        # NetKet's evaluates the network at all chains.
         return super()._reset(WithPrimitives(machine), parameters, state)
 
     def _sample_chain(
