@@ -77,6 +77,9 @@ FUNCTIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "custom derivative": jax.nn.relu,
     "jit": jax.jit(lambda x: jnp.exp(x) @ W),
     "vmap": jax.vmap(lambda row: jnp.linalg.slogdet(jnp.outer(row[:3], row[2:]) + jnp.eye(3))[1]),
+    "places of what isn't zero": jax.vmap(lambda row: jnp.nonzero(row > 0, size=1, fill_value=7)[0]),
+    "places in a sorted list": lambda x: jnp.searchsorted(jnp.linspace(-2, 2, 20), x),
+    "times powers of two": lambda x: jnp.ldexp(x, 2),
     "FFT": lambda x: jnp.fft.fft(x, axis=1).real,
     "nothing": lambda x: jnp.ones((N, 2)) * x.shape[0],
 }
@@ -106,6 +109,8 @@ def test_labels_are_what_changes(name: str) -> None:
     changed = changes(function)
     assert labels.shape == changed.shape[1:]
     several = changed.sum(axis=0) > 1
+    if name == "places of what isn't zero":  # `PairProduct` finds fermions so
+        assert not (labels == UNKNOWN).any()
     for label in range(N):
         assert (labels[changed[label]] >= UNKNOWN).all() or (
             (labels[changed[label]] == label) | (labels[changed[label]] >= UNKNOWN)

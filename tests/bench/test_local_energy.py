@@ -54,7 +54,7 @@ def test_bars_of_determinants():
     networks = [bars.pop(name) for name in list(bars) if name.endswith(("backflow MLP", "hidden fermions"))]
     assert len(networks) == 8
     assert set(networks) == {(15, 5, None), (None, None, None)}
-    assert [bars.pop(name) for name in list(bars) if "pairs" in name] == [(None, None, None)] * 9
+    assert [bars.pop(name) for name in list(bars) if "pairs" in name] == [(None, None, None)] * 12
     assert len(bars) == 5
     assert set(bars.values()) == {(30, 10, 15)}
 

@@ -423,6 +423,11 @@ def index_of_platform(eqn: Any) -> int:
     return own[0] if own else of_cases.index(None)
 
 
+def expansion_of(eqn: Any) -> Callable[..., Any] | None:
+    """How JAX writes out a primitive that it keeps whole while it traces; None for all others, and before JAX 0.12."""
+    return eqn.primitive.to_lojax if eqn.primitive.name == "call_hi_primitive" else None
+
+
 def solution_of(eqn: Any, inputs: Sequence[Any]) -> tuple[Any, Sequence[Any], Sequence[Any]]:
     """What solves a linear system whose matrix is known as a function: a jaxpr, its constants and its arguments."""
     solve = eqn.params["jaxprs"].solve

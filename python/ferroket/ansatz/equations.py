@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
-from ferroket._compat.jax import index_of_platform, inputs_of_scan, jaxpr_of, solution_of
+from ferroket._compat.jax import expansion_of, index_of_platform, inputs_of_scan, jaxpr_of, solution_of
 from ferroket.ffi.primitives import DEFINITIONS
 from ferroket.models.pairs import sum_over_pairs_p
 
@@ -18,8 +18,11 @@ MOVING = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", 
 CALLS = ("pjit", "jit", "closed_call", "core_call", "checkpoint", "remat", "remat2", sum_over_pairs_p.name)
 """Primitives whose jaxpr, or definition, is evaluated as if it stood in their place."""
 
-CUSTOM_CALLS = ("custom_jvp_call", "custom_vjp_call")
-"""The same, of functions whose derivatives somebody has defined: only values may be computed so."""
+CUSTOM_CALLS = ("custom_jvp_call", "custom_vjp_call", "call_hi_primitive")
+"""The same, of functions whose derivatives somebody has defined: only values may be computed so.
+
+From JAX 0.12 on, ``call_hi_primitive`` is any of the functions that JAX writes out late, such as :func:`jnp.nonzero`.
+"""
 
 
 def bind(eqn: Any, inputs: Sequence[Any]) -> Sequence[Any]:
@@ -31,10 +34,11 @@ def bind(eqn: Any, inputs: Sequence[Any]) -> Sequence[Any]:
 
 
 def called(eqn: Any) -> tuple[Jaxpr, Sequence[Any]]:
-    """The jaxpr of one of :data:`CALLS`, and its constants."""
-    if eqn.primitive in DEFINITIONS:
+    """The jaxpr of one of :data:`CALLS` or :data:`CUSTOM_CALLS`, and its constants."""
+    definition = DEFINITIONS.get(eqn.primitive) or expansion_of(eqn)
+    if definition is not None:
         shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
-        return opened(jax.make_jaxpr(partial(DEFINITIONS[eqn.primitive], **eqn.params))(*shapes))
+        return opened(jax.make_jaxpr(partial(definition, **eqn.params))(*shapes))
     return opened(eqn.params["jaxpr"] if "jaxpr" in eqn.params else eqn.params["call_jaxpr"])
 
 
