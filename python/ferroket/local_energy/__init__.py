@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from ferroket._deprecation import moved_names
 from ferroket.local_energy import dispatch, forces
 from ferroket.local_energy.any_network import local_values
+from ferroket.local_energy.lanczos import LanczosStep
 from ferroket.local_energy.patching import disable, enable, is_enabled
 from ferroket.local_energy.plan import explain
 from ferroket.network import Plan as Explanation
 
 __all__ = [
     "Explanation",
+    "LanczosStep",
     "disable",
     "dispatch",
     "enable",

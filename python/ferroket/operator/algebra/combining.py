@@ -1,13 +1,16 @@
 """Sums and products of operators of different families."""
 
+from functools import reduce
+from operator import matmul
 from typing import Any
 
 import jax.numpy as jnp
 import netket as nk
 
 from ferroket.operator.algebra.base import Compiled
+from ferroket.operator.algebra.confinement import in_spins, within_limits
 from ferroket.operator.algebra.registry import family
-from ferroket.operator.algebra.sectors import functions_of
+from ferroket.operator.algebra.sectors import functions_of, own_constraints
 from ferroket.operator.algebra.term_list import TermList
 from ferroket.operator.algebra.validation import has_two_states
 
@@ -55,3 +58,26 @@ def multiply(a: Any, b: Any) -> Any:
             return nk.operator.ProductOperator(a, b)
         return family("TermSum")(a.hilbert, product, jnp.promote_types(a.dtype, b.dtype))
     return nk.operator.ProductOperator(a, b)
+
+
+def power(operator: Any, exponent: int) -> Any:
+    """A power of one of our operators, as a matrix on its space, as one operator.
+
+    Where the space restricts it, P O P is raised to the power, and not O.
+
+    Raises:
+        TypeError: It isn't one operator.
+    """
+    terms = terms_of(operator)
+    if terms is None or own_constraints(operator.hilbert):
+        if functions_of(operator.hilbert):
+            raise TypeError(
+                f"powers of {type(operator).__name__} aren't single operators on {operator.hilbert!r}, whose constraint "
+                "applies between the factors, too"
+            )
+        return reduce(matmul, [operator] * exponent)
+    terms = in_spins(within_limits(terms, operator.hilbert), operator.hilbert)
+    product = terms
+    for _ in range(exponent - 1):
+        product = (product @ terms).merged()
+    return family("TermSum")(operator.hilbert, product, operator.dtype)

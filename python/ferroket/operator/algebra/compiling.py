@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ferroket.operator.algebra.bounds import most_elements, most_elements_of_matrices
-from ferroket.operator.algebra.confinement import confined, confined_matrices, within_limits
+from ferroket.operator.algebra.confinement import confined, confined_matrices, in_spins, within_limits
 from ferroket.operator.algebra.local_matrices import Entries, LocalTerms
 from ferroket.operator.algebra.term_list import TermList, as_dtype
 from ferroket.operator.compiled import LocalStates, Matrices, Terms, local_states
@@ -29,7 +29,7 @@ def compile_terms(terms: TermList, hilbert: Any, dtype: Any, *, cutoff: float = 
     Raises:
         ValueError: If the operator leads out of the Hilbert space, or if the dtype can't hold its matrix elements.
     """
-    terms = within_limits(in_fewer_terms(confined(terms, hilbert)), hilbert)
+    terms = in_spins(in_fewer_terms(confined(within_limits(terms, hilbert), hilbert)), hilbert)
     on_diagonal = ~terms.flip.any(axis=1)
     if on_diagonal.any() and np.abs(terms.values[on_diagonal]).max() < cutoff:
         terms = terms[~on_diagonal]

@@ -18,6 +18,10 @@ _PROBES = 4
 """On so many configurations."""
 
 
+_FEW_SPINS = 4
+"""Terms that look at more spins aren't tried in signs: they are 2ⁿ terms there."""
+
+
 # Non-branching terms
 
 
@@ -65,10 +69,14 @@ def within_limits(terms: TermList, hilbert: Any) -> TermList:
     limits = site_limits(hilbert)
     if not limits:
         return terms
-    members = masks_of_limits(limits, terms.n_sites)
+    spins = _spins(hilbert)
+    terms = _with_first_modes(terms, spins)
+    others = [limit for limit in limits if not limit.is_spin]
+    members = masks_of_limits(others, terms.n_sites)
+    first_modes = _union(terms.n_sites, [first for first, _ in spins])
 
     def flipped_sites(terms: TermList) -> np.ndarray:
-        union = np.zeros_like(terms.flip)
+        union = terms.flip & first_modes
         for member in members:
             union |= np.where((terms.flip & member).any(axis=1)[:, None], member, np.uint32(0))
         return union
@@ -76,13 +84,77 @@ def within_limits(terms: TermList, hilbert: Any) -> TermList:
     terms = terms.looking_at(flipped_sites)
     stays = np.ones(len(terms), bool)
     after = terms.pattern ^ (terms.flip & terms.mask)
-    for limit, member in zip(limits, members, strict=True):
+    for limit, member in zip(others, members, strict=True):
         (rows,) = np.nonzero((terms.mask & member).any(axis=1))
         for words in (terms.pattern, after):
             ones = popcount(words[rows] & member)
             zeros = popcount(terms.mask[rows] & ~words[rows] & member)
             stays[rows] &= (ones <= limit.maximum) & (len(limit.modes) - zeros >= limit.minimum)
-    return terms[stays]
+    return _with_both_modes(terms[stays], spins)
+
+
+def in_spins(terms: TermList, hilbert: Any) -> TermList:
+    """The same operator within the limits of the sites, in fewer terms where sites have exactly one of two modes.
+
+    Such a site is a spin: terms look at its first mode alone, and have signs, as Pauli's Z, where these are fewer terms.
+    """
+    spins = _spins(hilbert)
+    if not spins:
+        return terms
+    terms = _with_first_modes(terms, spins)
+    first_modes = _union(terms.n_sites, [first for first, _ in spins])
+    tried = popcount(terms.mask & ~terms.flip & first_modes) <= _FEW_SPINS
+    whole = terms[tried]
+    signed = whole.in_signs(lambda terms: terms.mask & ~terms.flip & first_modes)
+    groups = Runs.of(np.concatenate([whole.flip, signed.flip]))
+    of_whole, of_signed = groups.run_of_row[: len(whole)], groups.run_of_row[len(whole) :]
+    in_patterns, in_signs = (np.bincount(group, minlength=len(groups)) for group in (of_whole, of_signed))
+    better = in_signs < in_patterns
+    return TermList.total(terms.n_sites, [terms[~tried], whole[~better[of_whole]], signed[better[of_signed]]]).merged()
+
+
+def _spins(hilbert: Any) -> list[tuple[int, int]]:
+    """The two modes of each site that has exactly one of them."""
+    return [(limit.modes[0], limit.modes[1]) for limit in site_limits(hilbert) if limit.is_spin]
+
+
+def _union(n_sites: int, modes: Sequence[int]) -> np.ndarray:
+    """The word of some modes, ``(W,)``."""
+    bits = site_bits(n_sites)
+    return np.bitwise_or.reduce(bits[np.asarray(modes, np.intp)], axis=0, initial=np.uint32(0))
+
+
+def _with_first_modes(terms: TermList, spins: Sequence[tuple[int, int]]) -> TermList:
+    """The terms that keep one of two modes, looking at the first of them alone."""
+    bits = site_bits(terms.n_sites)
+    terms = terms.merged()
+    mask, pattern, sign, values = terms.mask.copy(), terms.pattern.copy(), terms.sign.copy(), terms.values.copy()
+    stays = np.ones(len(terms), bool)
+    for first, second in spins:
+        one, other = bits[first], bits[second]
+        stays &= (terms.flip & one).any(axis=1) == (terms.flip & other).any(axis=1)
+        sees_other = (mask & other).any(axis=1)
+        # Where the second mode is full, the first one is empty.
+        wanted = (pattern & other).any(axis=1)
+        stays &= ~(sees_other & (mask & one).any(axis=1) & ((pattern & one).any(axis=1) == wanted))
+        mask[sees_other] = (mask[sees_other] & ~other) | one
+        pattern[sees_other] &= ~(one | other)
+        pattern[sees_other & ~wanted] |= one
+        has_sign = (sign & other).any(axis=1)
+        sign[has_sign] ^= one | other
+        values[has_sign] *= -1
+    return TermList(terms.n_sites, terms.flip, mask, pattern, sign, values)[stays].merged()
+
+
+def _with_both_modes(terms: TermList, spins: Sequence[tuple[int, int]]) -> TermList:
+    """Terms that look at the first mode of a site that they flip, looking at its second one, too."""
+    bits = site_bits(terms.n_sites)
+    mask, pattern = terms.mask.copy(), terms.pattern.copy()
+    for first, second in spins:
+        flips = (terms.flip & bits[second]).any(axis=1)
+        mask[flips] |= bits[second]
+        pattern[flips & ~(pattern & bits[first]).any(axis=1)] |= bits[second]
+    return TermList(terms.n_sites, terms.flip, mask, pattern, terms.sign & ~mask, terms.values)
 
 
 def _possible(terms: TermList, conserved: Sequence[Sector], members: np.ndarray) -> TermList:

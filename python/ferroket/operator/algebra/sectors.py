@@ -58,6 +58,11 @@ class SiteLimit:
     minimum: int
     maximum: int
 
+    @property
+    def is_spin(self) -> bool:
+        """Whether exactly one of two modes is in its second local state."""
+        return len(self.modes) == 2 and self.minimum == self.maximum == 1  # noqa: PLR2004 - up and down
+
 
 @dataclass(frozen=True)
 class _Found:
@@ -119,7 +124,8 @@ def limits_of_sites(hilbert: Any) -> tuple[tuple[int, int], ...]:
 def masks_of_limits(limits: Sequence[SiteLimit], n_sites: int) -> np.ndarray:
     """The masks of the modes of each site with limits, uint32 ``(n_limits, W)``."""
     bits = site_bits(n_sites)
-    return np.stack([words_of(np.array([limit.modes]), bits)[0] for limit in limits])
+    words = [words_of(np.array([limit.modes]), bits)[0] for limit in limits]
+    return np.array(words, np.uint32).reshape(-1, bits.shape[1])
 
 
 def masks_of(conserved: Sequence[Sector], n_sites: int) -> np.ndarray:

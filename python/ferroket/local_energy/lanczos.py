@@ -1,0 +1,109 @@
+"""Lanczos steps: states made better by powers of the Hamiltonian, without new parameters."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import netket as nk
+import numpy as np
+
+from ferroket.operator.algebra.combining import power
+
+_DEGENERATE = 1e-12
+"""Directions whose part of all Krylov vectors is smaller, in the square, are rounding."""
+
+
+class LanczosStep:
+    r"""The energy of a state after steps of the Lanczos algorithm.
+
+    .. math::
+
+        |\psi_p\rangle = \sum_{k=0}^{p} c_k H^k |\psi\rangle, \qquad
+        E = \frac{\langle w^* n \rangle}{\langle |w|^2 \rangle}, \quad
+        w = \sum_k c_k e_k, \quad n = \sum_k c_k e_{k+1}
+
+    with the local values :math:`e_k(\sigma) = \langle\sigma|H^k|\psi\rangle / \langle\sigma|\psi\rangle` in samples of
+    :math:`|\psi|^2`: n / w is the local energy of :math:`\psi_p`, and the samples are weighted with :math:`|w|^2`. For
+    coefficients that were chosen without these samples, E is variational, and its statistical error vanishes where
+    :math:`\psi_p` is an eigenstate. The formula is that of S. Sorella, Phys. Rev. B 64, 024512 (2001), with samples of
+    the state before the steps.
+
+    :math:`H^{p+1}` is made as an operator once, and costs as many connected elements: steps pay where ratios of
+    amplitudes are known.
+
+    Args:
+        hamiltonian: H, an operator of :mod:`ferroket.operator` that can be multiplied by itself.
+        steps: p, at least 1.
+
+    Raises:
+        ValueError: There isn't a step.
+    """
+
+    def __init__(self, hamiltonian: Any, steps: int = 1) -> None:
+        if steps < 1:
+            raise ValueError(f"steps={steps} must be at least 1")
+        self.steps = steps
+        self.powers = [hamiltonian, *(power(hamiltonian, exponent) for exponent in range(2, steps + 2))]
+
+    def coefficients(self, state: Any) -> np.ndarray:
+        """Those of the lowest energy in the present samples of a state.
+
+        Their own energy in the same samples is too low: take new samples for :meth:`expect`.
+
+        Args:
+            state: A variational state with samples of ``|ψ|²``, :class:`netket.vqs.MCState`.
+
+        Returns:
+            c of 1, H, …, ``(steps + 1,)``, up to a factor.
+        """
+        values = self._local_values(state)
+        energy = float(jnp.mean(values[1].real))
+        spread = float(jnp.sqrt(jnp.mean(jnp.abs(values[1] - energy) ** 2))) or 1.0
+        centred = _powers_of_difference(self.steps + 1, energy, spread)
+        krylov = jnp.tensordot(jnp.asarray(centred), jnp.stack(values), axes=1)
+        products = np.asarray(jnp.einsum("i...,j...->ij", krylov[:-1].conj(), krylov) / values[0].size)
+        gram, matrix = products[:, :-1], products[:, 1:]
+        lengths, directions = np.linalg.eigh((gram + gram.conj().T) / 2)
+        directions = directions[:, lengths > _DEGENERATE * lengths[-1]]
+        lengths = lengths[lengths > _DEGENERATE * lengths[-1]]
+        directions = directions / np.sqrt(lengths)
+        projected = directions.conj().T @ (matrix + matrix.conj().T) @ directions / 2
+        _, vectors = np.linalg.eigh(projected)
+        found: np.ndarray = centred[:-1, :-1].T @ (directions @ vectors[:, 0])
+        return found
+
+    def expect(self, state: Any, coefficients: Any) -> nk.stats.Stats:
+        """The energy of ``Σ c_k H^k |ψ⟩``, in the present samples of a state.
+
+        Args:
+            state: A variational state with samples of ``|ψ|²``, :class:`netket.vqs.MCState`.
+            coefficients: c, ``(steps + 1,)``, up to a factor; those of :meth:`coefficients`, from other samples.
+
+        Returns:
+            The energy; its error, propagated to first order through the weights; and the variance of H in the new
+            state.
+
+        Raises:
+            ValueError: There is another number of coefficients.
+        """
+        c = np.asarray(coefficients)
+        if c.shape != (self.steps + 1,):
+            raise ValueError(f"{self.steps} steps have {self.steps + 1} coefficients, but their shape is {c.shape}")
+        values = self._local_values(state)
+        weight = sum(c[k] * values[k] for k in range(self.steps + 1))
+        image = sum(c[k] * values[k + 1] for k in range(self.steps + 1))
+        norm = jnp.mean(jnp.abs(weight) ** 2)
+        energy = jnp.mean((weight.conj() * image).real) / norm
+        difference = image - energy * weight
+        statistics = nk.stats.statistics(energy + (weight.conj() * difference).real / norm)
+        return statistics.replace(variance=jnp.mean(jnp.abs(difference) ** 2) / norm)
+
+    def _local_values(self, state: Any) -> list[Any]:
+        """``e_k`` of the samples, each ``(chains, length)``, for k from 0 on."""
+        values = [jnp.asarray(state.local_estimators(power)) for power in self.powers]
+        return [jnp.ones_like(values[0]), *values]
+
+
+def _powers_of_difference(highest: int, centre: float, scale: float) -> np.ndarray:
+    """``((H − centre) / scale)^k`` by powers of H: the coefficients, ``(highest + 1, highest + 1)``."""
+    polynomials = [np.polynomial.Polynomial([-centre / scale, 1 / scale]) ** k for k in range(highest + 1)]
+    return np.array([np.pad(p.coef, (0, highest + 1 - len(p.coef))) for p in polynomials])
