@@ -126,35 +126,43 @@ def _union(n_sites: int, modes: Sequence[int]) -> np.ndarray:
 
 def _with_first_modes(terms: TermList, spins: Sequence[tuple[int, int]]) -> TermList:
     """The terms that keep one of two modes, looking at the first of them alone."""
-    bits = site_bits(terms.n_sites)
     terms = terms.merged()
     mask, pattern, sign, values = terms.mask.copy(), terms.pattern.copy(), terms.sign.copy(), terms.values.copy()
     stays = np.ones(len(terms), bool)
     for first, second in spins:
-        one, other = bits[first], bits[second]
-        stays &= (terms.flip & one).any(axis=1) == (terms.flip & other).any(axis=1)
-        sees_other = (mask & other).any(axis=1)
+        stays &= _has(terms.flip, first) == _has(terms.flip, second)
         # Where the second mode is full, the first one is empty.
-        wanted = (pattern & other).any(axis=1)
-        stays &= ~(sees_other & (mask & one).any(axis=1) & ((pattern & one).any(axis=1) == wanted))
-        mask[sees_other] = (mask[sees_other] & ~other) | one
-        pattern[sees_other] &= ~(one | other)
-        pattern[sees_other & ~wanted] |= one
-        has_sign = (sign & other).any(axis=1)
-        sign[has_sign] ^= one | other
+        sees, wants = _has(mask, second), _has(pattern, second)
+        stays &= ~(sees & _has(mask, first) & (_has(pattern, first) == wants))
+        _set(mask, first, _has(mask, first) | sees)
+        _set(pattern, first, np.where(sees, ~wants, _has(pattern, first)))
+        has_sign = _has(sign, second)
+        _set(sign, first, _has(sign, first) ^ has_sign)
         values[has_sign] *= -1
+        for words in (mask, pattern, sign):
+            _set(words, second, np.zeros(len(words), bool))
     return TermList(terms.n_sites, terms.flip, mask, pattern, sign, values)[stays].merged()
 
 
 def _with_both_modes(terms: TermList, spins: Sequence[tuple[int, int]]) -> TermList:
     """Terms that look at the first mode of a site that they flip, looking at its second one, too."""
-    bits = site_bits(terms.n_sites)
     mask, pattern = terms.mask.copy(), terms.pattern.copy()
     for first, second in spins:
-        flips = (terms.flip & bits[second]).any(axis=1)
-        mask[flips] |= bits[second]
-        pattern[flips & ~(pattern & bits[first]).any(axis=1)] |= bits[second]
-    return TermList(terms.n_sites, terms.flip, mask, pattern, terms.sign & ~mask, terms.values)
+        flips = _has(terms.flip, second)
+        _set(mask, second, _has(mask, second) | flips)
+        _set(pattern, second, np.where(flips, ~_has(pattern, first), _has(pattern, second)))
+    return TermList(terms.n_sites, terms.flip, mask, pattern, terms.sign, terms.values)
+
+
+def _has(words: np.ndarray, mode: int) -> np.ndarray:
+    """Which rows ``(T, W)`` have the bit of a mode."""
+    return (words[:, mode // 32] >> np.uint32(mode % 32)) & np.uint32(1) == 1
+
+
+def _set(words: np.ndarray, mode: int, bits: np.ndarray) -> None:
+    """Sets the bit of a mode in each row ``(T, W)``."""
+    word, bit = words[:, mode // 32], np.uint32(1 << (mode % 32))
+    words[:, mode // 32] = np.where(bits, word | bit, word & ~bit)
 
 
 def _possible(terms: TermList, conserved: Sequence[Sector], members: np.ndarray) -> TermList:
