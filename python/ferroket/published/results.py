@@ -56,6 +56,8 @@ class Result:
 
 _VARBENCH = "VarBench, D. Wu et al., Science 386, 296 (2024)"
 _CHEN_HEYL = "A. Chen and M. Heyl, Nat. Phys. 20, 1476 (2024), arXiv:2302.01941"
+_CHOO = "K. Choo et al., Phys. Rev. B 100, 125124 (2019), arXiv:1903.06713"
+_NOMURA_IMADA = "Y. Nomura and M. Imada, Phys. Rev. X 11, 031034 (2021), arXiv:2005.14142"
 _SQUARE_QMC = Reference("quantum Monte Carlo", -0.67155267, _CHEN_HEYL, 5e-8)
 _SQUARE_RBM = Reference(
     "RBM α = 1, without symmetries", -265.7726 / 400, f"{_VARBENCH}, Heisenberg/square_100_P", 1.5e-5
@@ -109,10 +111,43 @@ RESULTS: dict[str, Result] = {
             Reference("residual network", -0.67155260, _CHEN_HEYL, 3e-8),
             Reference("symmetrised RBM", -0.671519, "H. Chen et al., arXiv:2206.14307", 4e-6),
             Reference("RNN", -0.67151, "M. S. Moss et al., arXiv:2502.17144", 2e-5),
-            Reference("CNN", -0.67135, "K. Choo et al., Phys. Rev. B 100, 125124 (2019), arXiv:1903.06713", 1e-5),
+            Reference("CNN", -0.67135, _CHOO, 1e-5),
         ),
         bar=-0.67150,
         short_bar=-0.60,
+    ),
+    "j1-j2-square-36": Result(
+        "J1-J2, square 6×6, J2 = J1 / 2",
+        "singlet pairs, a Lanczos step",
+        "j1j2_square",
+        _SITE,
+        1 / 36,
+        (
+            Reference("exact", -72.548590160286 / 144, f"{_VARBENCH}, J1J2/square_36_P_0.5"),
+            Reference("RBM and pairs, projected", -72.54722 / 144, f"{_VARBENCH}, J1J2/square_36_P_0.5", 1.1e-6),
+            Reference("CNN", -0.50185, _CHOO, 1e-5),
+            Reference("projected BCS state", -72.167 / 144, f"{_VARBENCH}, J1J2/square_36_P_0.5", 2.1e-5),
+        ),
+        bar=-0.50378,
+        short_bar=-0.498,
+    ),
+    "j1-j2-square-100": Result(
+        "J1-J2, square 10×10, J2 = J1 / 2",
+        "singlet pairs, a Lanczos step",
+        "j1j2_square",
+        _SITE,
+        1 / 100,
+        (
+            Reference("residual network", -0.4976921, _CHEN_HEYL, 4e-7),
+            Reference(
+                "vision transformer", -0.497634, "R. Rende et al., Commun. Phys. 7, 260 (2024), arXiv:2310.05715", 1e-6
+            ),
+            Reference("RBM and pairs, projected", -0.497629, _NOMURA_IMADA, 1e-6),
+            Reference("GCNN", -0.497437, "C. Roth, A. Szabó and A. MacDonald, Phys. Rev. B 108, 054410 (2023)", 7e-6),
+            Reference("CNN", -0.49516, _CHOO, 1e-5),
+        ),
+        bar=-0.4970,
+        short_bar=-0.49,
     ),
     "hubbard-square-16": Result(
         "Hubbard, square 4×4, U = 8, 5 + 5",

@@ -17,6 +17,7 @@ from ferroket import distributed
 from ferroket.bench.report import machine
 from ferroket.distributed import RuntimeInfo
 from ferroket.distributed.arrays import write
+from ferroket.local_energy import LanczosStep
 from ferroket.published.log import Log, Segment
 from ferroket.published.results import RESULTS, Result
 
@@ -101,18 +102,31 @@ class Run:
             flush=True,
         )
 
-    def conclude_energy(self, state: Any, hamiltonian: Any, n_samples: int, **facts: Any) -> None:
+    def conclude_energy(
+        self, state: Any, hamiltonian: Any, n_samples: int, *, lanczos_steps: int = 0, **facts: Any
+    ) -> None:
         """The energy with more samples, and the last line.
 
         Args:
             state: The variational state.
             hamiltonian: The operator.
             n_samples: How many samples to take.
+            lanczos_steps: How many Lanczos steps the state makes before; their coefficients have a quarter as many
+                samples of their own.
             facts: What else belongs into the log.
         """
         begin = time.perf_counter()
-        state.n_samples = n_samples
-        energy = state.expect(hamiltonian)
+        if lanczos_steps:
+            step = LanczosStep(hamiltonian, lanczos_steps)
+            state.n_samples = n_samples // 4
+            coefficients = step.coefficients(state)
+            state.n_samples = n_samples
+            energy = step.expect(state, coefficients)
+            facts["lanczos_steps"] = lanczos_steps
+            facts["before"] = self.result.scale * float(state.expect(hamiltonian).mean.real)
+        else:
+            state.n_samples = n_samples
+            energy = state.expect(hamiltonian)
         self._add({}, time.perf_counter() - begin, 0, recorded=False)
         self.conclude(
             float(energy.mean.real),
