@@ -12,6 +12,22 @@ import pytest
 import ferroket as fk
 
 
+class NotBoth(nk.hilbert.constraint.DiscreteHilbertConstraint):
+    """A constraint of a user's own."""
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return x[..., 0] + x[..., 1] < 2
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NotBoth)
+
+
+OWN = nk.hilbert.SpinOrbitalFermions(3, n_fermions=1, constraint=NotBoth())
+
+
 class Phases(nn.Module):
     """A state of equal moduli: all configurations together are its samples."""
 
@@ -36,6 +52,21 @@ def ising() -> Any:
     return fk.operator.Ising(hilbert, nk.graph.Chain(6), h=0.8)
 
 
+def t_j() -> Any:
+    """Hops lead out of the space, and back in a square that isn't restricted."""
+    one = fk.hilbert.SiteOccupations(4, maximum=1)
+    hilbert = nk.hilbert.SpinOrbitalFermions(4, s=1 / 2, n_fermions_per_spin=(2, 1), constraint=one)
+    return fk.operator.TJ(hilbert, nk.graph.Chain(4), t=1.0, J=0.4)
+
+
+def spins_of_fermions() -> Any:
+    """One fermion on each site."""
+    one = fk.hilbert.SiteOccupations(6, minimum=1, maximum=1)
+    hilbert = nk.hilbert.SpinOrbitalFermions(6, s=1 / 2, n_fermions_per_spin=(3, 3), constraint=one)
+    edges = [(i, (i + by) % 6) for by in (1, 2) for i in range(6)]
+    return fk.operator.fermion.spin_coupling(hilbert, edges, [1.0] * 6 + [0.5] * 6)
+
+
 def with_all_configurations(hamiltonian: Any) -> Any:
     hilbert = hamiltonian.hilbert
     sampler = fk.sampler.MetropolisHamiltonian(hilbert, hamiltonian=hamiltonian, n_chains=2)
@@ -52,9 +83,9 @@ def lowest_in_krylov_space(matrix: np.ndarray, psi: np.ndarray, steps: int) -> t
     return energies[0], np.linalg.norm(image) ** 2
 
 
-@pytest.mark.quick("heisenberg-1", "hubbard-2")
+@pytest.mark.quick("heisenberg-1", "hubbard-2", "t_j-1")
 @pytest.mark.parametrize("steps", [1, 2, 3])
-@pytest.mark.parametrize("make", [heisenberg, hubbard, ising], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [heisenberg, hubbard, ising, t_j, spins_of_fermions], ids=lambda make: make.__name__)
 def test_energies_are_lowest_in_krylov_space(make: Any, steps: int) -> None:
     hamiltonian = make()
     state, matrix = with_all_configurations(hamiltonian), hamiltonian.to_dense()
@@ -99,5 +130,7 @@ def test_what_is_wrong_is_told() -> None:
     hamiltonian = heisenberg()
     with pytest.raises(ValueError, match="steps=0 must be at least 1"):
         fk.local_energy.LanczosStep(hamiltonian, 0)
+    with pytest.raises(TypeError, match="powers of FermionOperator2nd aren't single operators on"):
+        fk.local_energy.LanczosStep(fk.operator.FermionOperator2nd(OWN, ["0^ 1"], [1.0]))
     with pytest.raises(ValueError, match=r"1 steps have 2 coefficients, but their shape is \(3,\)"):
         fk.local_energy.LanczosStep(hamiltonian).expect(with_all_configurations(hamiltonian), [1, 2, 3])

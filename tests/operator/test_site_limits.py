@@ -141,3 +141,25 @@ def test_how_many_connected_elements_there_are() -> None:
 def test_the_trace_of_the_identity() -> None:
     operator = fk.operator.fermion.identity(SPACES["Kondo"])
     assert operator.trace() == SPACES["Kondo"].n_states
+
+
+def test_sites_with_one_fermion_are_spins() -> None:
+    """Terms look at one mode of each, and S_i·S_j has a sign and two patterns in the place of six of them."""
+    sites = 5
+    one = fk.hilbert.SiteOccupations(sites, minimum=1, maximum=1)
+    hilbert = nk.hilbert.SpinOrbitalFermions(sites, s=1 / 2, n_fermions=sites, constraint=one)
+    edges = [(i, j) for i in range(sites) for j in range(i)]
+    coupled = fk.operator.fermion.spin_coupling(hilbert, edges, np.arange(1.0, 1 + len(edges)))
+    assert len(coupled._form.values) == 3 * len(edges)
+    spins = nk.operator.spin
+    of_spins = nk.hilbert.Spin(0.5, sites)
+    expected = sum(
+        0.25 * (1 + edge) * s(of_spins, i) @ s(of_spins, j)
+        for edge, (i, j) in enumerate(edges)
+        for s in (spins.sigmax, spins.sigmay, spins.sigmaz)
+    )
+    energies = np.linalg.eigvalsh(coupled.to_dense())
+    np.testing.assert_allclose(energies, np.linalg.eigvalsh(expected.to_dense()), atol=1e-12)
+    # Three bodies, with signs in the modes that aren't looked at any more.
+    chiral = coupled @ coupled @ coupled
+    np.testing.assert_allclose(np.linalg.eigvalsh(chiral.to_dense()), np.sort(energies**3), rtol=1e-9, atol=1e-9)

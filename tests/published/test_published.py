@@ -176,7 +176,9 @@ def check_short_run(name: str, ranks: int, folder: Path) -> float:
 
 @pytest.mark.mpi
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("name", ["ising-chain-32", "heisenberg-square-100-rbm-1", "hubbard-square-16"])
+@pytest.mark.parametrize(
+    "name", ["ising-chain-32", "heisenberg-square-100-rbm-1", "hubbard-square-16", "j1-j2-square-36"]
+)
 def test_short_runs(name: str, tmp_path: Path) -> None:
     """On one rank and on two: the same energy."""
     one, two = (check_short_run(name, ranks, tmp_path / str(ranks)) for ranks in (1, 2))

@@ -145,6 +145,7 @@ RESULTS: dict[str, Result] = {
             Reference("RBM and pairs, projected", -0.497629, _NOMURA_IMADA, 1e-6),
             Reference("GCNN", -0.497437, "C. Roth, A. Szabó and A. MacDonald, Phys. Rev. B 108, 054410 (2023)", 7e-6),
             Reference("CNN", -0.49516, _CHOO, 1e-5),
+            Reference("projected BCS state", -198.060 / 400, f"{_VARBENCH}, J1J2/square_100_P_0.5", 2.3e-5),
         ),
         bar=-0.4970,
         short_bar=-0.49,

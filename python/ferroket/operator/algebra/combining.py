@@ -72,8 +72,8 @@ def power(operator: Any, exponent: int) -> Any:
     if terms is None or own_constraints(operator.hilbert):
         if functions_of(operator.hilbert):
             raise TypeError(
-                f"powers of {type(operator).__name__} aren't single operators on {operator.hilbert!r}, whose constraint "
-                "applies between the factors, too"
+                f"powers of {type(operator).__name__} aren't single operators on {operator.hilbert!r}, whose "
+                "constraint applies between the factors, too"
             )
         return reduce(matmul, [operator] * exponent)
     terms = in_spins(within_limits(terms, operator.hilbert), operator.hilbert)

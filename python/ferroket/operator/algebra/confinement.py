@@ -96,7 +96,7 @@ def within_limits(terms: TermList, hilbert: Any) -> TermList:
 def in_spins(terms: TermList, hilbert: Any) -> TermList:
     """The same operator within the limits of the sites, in fewer terms where sites have exactly one of two modes.
 
-    Such a site is a spin: terms look at its first mode alone, and have signs, as Pauli's Z, where these are fewer terms.
+    Such a site is a spin: terms look at its first mode alone, and have signs, as Pauli's Z, where these are fewer.
     """
     spins = _spins(hilbert)
     if not spins:
