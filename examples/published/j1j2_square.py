@@ -11,6 +11,7 @@ import ferroket as fk
 
 fk.initialize()  # before jax and netket are imported
 
+import jax.numpy as jnp
 import netket as nk
 import numpy as np
 import optax
@@ -42,7 +43,7 @@ pairs[ties.reshape(sites, sites)[nearest]] = np.where(across == 0, 1.0, -1.0)[ne
 
 sampler = fk.sampler.MetropolisSiteExchange(hilbert, graph=graph, exchange=1.0, n_chains=256, sweep_size=sites // 2)
 state = nk.vqs.MCState(sampler, model, n_samples=1024, n_discard_per_chain=10, seed=1, sampler_seed=2)
-state.parameters = {"pairs": pairs}
+state.parameters = {"pairs": jnp.asarray(pairs)}
 driver = fk.driver.VMC_SR(
     hamiltonian,
     nk.optimizer.Sgd(optax.warmup_cosine_decay_schedule(0.0, 0.1, 20, STEPS, end_value=0.005)),

@@ -185,7 +185,16 @@ def load(path: str | os.PathLike[str], like: Any) -> Any:
             error = failure
     _raise_everywhere(error)
     parts = serialization.msgpack_restore(_broadcast(data))
-    return serialization.from_state_dict(like, _placed(parts, serialization.to_state_dict(like), str(path)))
+    placed = _placed(parts, serialization.to_state_dict(like), str(path))
+    try:
+        return serialization.from_state_dict(like, placed)
+    except AttributeError as error:
+        if error.name != "sharding":
+            raise
+        raise TypeError(
+            f"{path} can't be put where like has {type(error.obj).__name__}, which has no sharding: give states "
+            "parameters that are JAX's arrays, as jax.tree.map(jnp.asarray, parameters)"
+        ) from error
 
 
 def _placed(part: Any, model: Any, path: str, where: str = "") -> Any:
