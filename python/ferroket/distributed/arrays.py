@@ -174,6 +174,7 @@ def load(path: str | os.PathLike[str], like: Any) -> Any:
     Raises:
         OSError: The file can't be read; raised on every rank.
         ValueError: It holds another structure, or other shapes; raised on every rank.
+        TypeError: A state of ``like`` has parameters that aren't JAX's arrays; raised on every rank.
     """
     from flax import serialization
 
