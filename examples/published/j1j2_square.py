@@ -20,7 +20,7 @@ from ferroket.published.run import Run
 
 run = Run("j1-j2-square-100", "j1-j2-square-36")
 SIDE, SAMPLES = {"j1-j2-square-100": (10, 2**15), "j1-j2-square-36": (6, 2**17)}[run.name]
-STEPS = 80 if run.short else 160
+STEPS = 80 if run.short else 300
 
 graph = nk.graph.Square(SIDE, max_neighbor_order=2)
 sites = graph.n_nodes
@@ -46,9 +46,9 @@ state = nk.vqs.MCState(sampler, model, n_samples=1024, n_discard_per_chain=10, s
 state.parameters = {"pairs": jnp.asarray(pairs)}
 driver = fk.driver.VMC_SR(
     hamiltonian,
-    nk.optimizer.Sgd(optax.warmup_cosine_decay_schedule(0.0, 0.1, 20, STEPS, end_value=0.002)),
+    nk.optimizer.Sgd(optax.warmup_exponential_decay_schedule(0.0, 0.1, 20, 40, 0.2, end_value=0.01)),
     variational_state=state,
-    diag_shift=optax.exponential_decay(3e-2, STEPS, 1 / 30),
+    diag_shift=optax.exponential_decay(3e-2, STEPS, 1 / 3),
     momentum=0.8,  # SPRING
     trust_region=2,
     mode="real",
