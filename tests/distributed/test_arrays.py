@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import jax
+import netket as nk
 import numpy as np
 import pytest
 
@@ -155,3 +157,15 @@ def test_some_ranks_alone_are_found_by_the_watchdog() -> None:
     assert "rank 1" in job.stderr
     assert "has ended its script" in job.stderr
     assert np.char.count(job.stdout, "went on") == 1
+
+
+def test_states_with_arrays_of_numpy(tmp_path: Path) -> None:
+    """NetKet places what it reads as the state's own parameters are."""
+    state = nk.vqs.MCState(nk.sampler.MetropolisLocal(nk.hilbert.Spin(0.5, 4)), nk.models.RBM(), n_samples=16)
+    fk.distributed.save(tmp_path / "state", state)
+    state.parameters = jax.tree.map(np.asarray, state.parameters)
+    if nk.config.netket_sharding:
+        with pytest.raises(TypeError, match=r"ndarray, which has no sharding: give states parameters that are JAX's"):
+            fk.distributed.load(tmp_path / "state", like=state)
+    else:
+        assert fk.distributed.load(tmp_path / "state", like=state).n_samples == 16
