@@ -7,6 +7,7 @@ import netket as nk
 import numpy as np
 import pytest
 
+import ferroket as fk
 from mpi import FULL, Finished, run_alone, run_ranks
 
 START = """
