@@ -160,4 +160,17 @@ RESULTS: dict[str, Result] = {
         bar=-17.510367 * (1 - 1e-3),
         short_bar=-17.0,
     ),
+    "hubbard-cylinder-64": Result(
+        "Hubbard, cylinder 4×16, U = 8, 28 + 28",
+        "backflow, Gutzwiller, Jastrow",
+        "hubbard_cylinder",
+        "per site, t",
+        1 / 64,
+        (
+            Reference("DMRG", -48.0533 / 64, f"{_VARBENCH}, Hubbard/rectangular-4x16_64_PO_28_8"),
+            Reference("hidden fermions", -47.782 / 64, f"{_VARBENCH}, Hubbard/rectangular-4x16_64_PO_28_8", 8e-5),
+        ),
+        bar=-0.74,
+        short_bar=-0.3,
+    ),
 }
