@@ -55,7 +55,10 @@ def _row(result: Result, log: dict[str, Any]) -> str:
     final = log["final"]
     published = "; ".join(f"{reference.method} {_number(reference.value)}" for reference in result.references)
     hours = sum(Segment(**segment).core_hours for segment in log["segments"])
-    met = "reached" if final["value"] <= result.bar else "missed"
+    if result.bar is None:
+        bar = "none"
+    else:
+        bar = f"{_number(result.bar)}: {'reached' if final['value'] <= result.bar else 'missed'}"
     cells = [
         f"{result.title}, {result.unit}",
         result.ansatz,
@@ -63,7 +66,7 @@ def _row(result: Result, log: dict[str, Any]) -> str:
         str(sum(segment["steps"] for segment in log["segments"])),
         f"**{with_error(final['value'], final['error'])}**",
         published,
-        f"{_number(result.bar)}: {met}",
+        bar,
         f"{hours:.2g}",
     ]
     return "| " + " | ".join(cells) + " |"
