@@ -33,7 +33,9 @@ def hartree_fock(interaction, steps=400, mixing=0.3):
 
     The field starts at an antiferromagnet that changes its sign on every eighth site along the cylinder.
     """
-    hopping = -np.asarray(graph.adjacency_matrix(), float)
+    hopping = np.zeros((64, 64))
+    for i, j in graph.edges():
+        hopping[i, j] = hopping[j, i] = -1.0
     x, y = graph.basis_coords[:, :2].T
     moment = 0.4 * (-1.0) ** (x + y) * np.cos(np.pi * (x - 7.5) / 8)
     densities = 28 / 64 + np.stack([moment, -moment])

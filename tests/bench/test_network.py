@@ -15,3 +15,9 @@ def test_beside_xla(which):
     assert row.notes["configurations at once in XLA"] == "16"
     kinds = [share.split()[0] for share in row.notes["time by operation"].split(", ")]
     assert {"contract", "map", "pair", "reduce"} == set(kinds)
+
+
+def test_a_projection_is_beside_its_summands():
+    (row,) = network.run(cases="projected", batch=16, rounds=1).rows
+    assert set(row.seconds) == {"Ferroket", network.SUMMANDS}
+    assert row.bars == {network.SUMMANDS: 1.0}

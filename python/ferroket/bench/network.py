@@ -10,18 +10,21 @@ import jax
 import jax.numpy as jnp
 import netket as nk
 import numpy as np
+from jax.scipy.special import logsumexp
 
 from ferroket import _lib
 from ferroket.bench import models
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.report import Report, Row
 from ferroket.bench.timing import on_cores, paired, peak_rate, seconds
+from ferroket.models import symmetrise
 from ferroket.natural_gradient.log_derivatives import by_xla, in_lanes, log_derivatives
 from ferroket.natural_gradient.structure import read as parameters_of
 from ferroket.network import Program, structure
 from ferroket.network.program import Contract, Pair
 
 OURS, XLA, _PEAK = "Ferroket", "XLA", "FMA peak"
+SUMMANDS = "its summands alone"
 _AT_ONCE, _SHARES = "configurations at once in XLA", "time by operation"
 _SHAPE = (10, 10)
 _enable_x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64  # before JAX 0.8
@@ -55,7 +58,9 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
 
     Ours begins with the sums of the first layer, XLA with the configurations, at its best of several chunk sizes. The
     peak is the time that the products alone would take at the rate of :func:`ferroket._lib.fma_rate`. Log-derivatives
-    are those of each configuration for all parameters, in the form that an update takes them in.
+    are those of each configuration for all parameters, in the form that an update takes them in. A network that is
+    projected onto a space group is beside itself on the configurations that are summed over: for one that has the
+    translations already these are eight.
 
     Args:
         cases: a part of the name of those to run; all by default.
@@ -71,6 +76,7 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
         found[name] = partial(_case, build, bar, batch, rounds, False)
         found[f"{name}, float32"] = partial(_case, build, None, batch, rounds, True)
         found[f"{name}, log-derivatives"] = partial(_derivatives, build, min(batch, _DIFFERENTIATED), rounds)
+    found["ResCNN, 4 features, projected onto the space group"] = partial(_projected, batch, rounds)
     title = f"{batch} configurations of 10×10 sites"
     rows = run_cases(found, cases=cases, batch=batch)
     return Report(title, OURS, rows, {"cases": cases, "batch": batch, "rounds": rounds})
@@ -131,6 +137,38 @@ def _derivatives(build: Callable[[], nn.Module], batch: int, rounds: int, name: 
         words, tables = (np.asarray(operand) for operand in found.program.operands((leaves, [])))
         notes = {_AT_ONCE: str(size), _SHARES: _shares(found.program, words, tables, x)}
         yield Row(name, times, {_PEAK: batch * _products(found.program) / _rate(tables.dtype, rounds)}, notes=notes)
+
+
+def _projected(batch: int, rounds: int, name: str) -> Iterator[Row]:
+    with _enable_x64(True):
+        lattice = nk.graph.Square(_SHAPE[0])
+        model = models.ResCNN(_SHAPE)
+        projected = symmetrise(model, nk.hilbert.Spin(0.5, lattice.n_nodes), lattice.space_group())
+        x, variables = _example(projected, batch)
+        moved = x[:, np.asarray(projected.symmetries)].reshape(-1, x.shape[-1])
+        ours = _evaluation(projected, variables, x, name)
+        summands = _evaluation(model, {"params": variables["params"]["module"]}, moved, f"{name}: a summand")
+        expected = logsumexp(summands().reshape(batch, -1), b=np.asarray(projected.characters), axis=1)
+        _assert_alike(np.asarray(ours()), np.asarray(expected), x.dtype)
+        calls = {OURS: ours, SUMMANDS: summands}
+        times = paired(
+            {name: partial(on_cores, partial(_wait_for, call), 1) for name, call in calls.items()}, rounds=rounds
+        )
+        yield Row(name, times, bars={SUMMANDS: 1.0})
+
+
+def _evaluation(model: nn.Module, variables: Any, x: jax.Array, key: str) -> Callable[[], Any]:
+    """All of a network on some configurations, as the plan has it."""
+    found = structure(model.apply, variables, x[0], key=(key, len(x)))
+    layer, rest = found.first_layer, found.rest
+    assert layer is not None, found.reason
+    assert rest is not None, found.reason
+
+    @jax.jit
+    def evaluate(variables: Any, x: jax.Array) -> Any:
+        return rest.evaluate(jax.vmap(layer.sums, (None, 0))(variables, x), rest.operands(variables))
+
+    return partial(evaluate, variables, x)
 
 
 def _flat(arrays: Any) -> np.ndarray:

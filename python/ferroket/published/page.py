@@ -6,9 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ferroket.bench.prediction import Network, Work, seconds
 from ferroket.bench.report import figure_of
 from ferroket.published.log import Segment
 from ferroket.published.results import RESULTS, Result
+
+NODE = 64
+"""The cores of a node that the model is for."""
+
+_SOLVE, _SAMPLES, _REST, _COLLECTIVES = 1e-2, 1024, 1.5e-3, 20
+"""Core-seconds of a linear system of so many unknowns, and of what each rank does by itself; other collectives of a
+step: what `ferroket bench scaling --ranks 1,2 --batch 1024` finds."""
 
 START = "<!-- made by `ferroket reproduce --page`: -->"
 END = "<!-- end of what is made -->"
@@ -38,8 +46,8 @@ def write(page: Path, logs: Path) -> None:
 def tables(logs: dict[str, dict[str, Any]]) -> str:
     """The tables of results and of their sources."""
     rows = [
-        "| system | ansatz | parameters | steps | found | published | bar | core-hours |",
-        "|---|---|---|---|---|---|---|---|",
+        f"| system | ansatz | parameters | steps | found | published | bar | core-hours | {NODE} cores, a model |",
+        "|---|---|---|---|---|---|---|---|---|",
         *(_row(RESULTS[name], log) for name, log in logs.items()),
     ]
     machines = [
@@ -68,8 +76,32 @@ def _row(result: Result, log: dict[str, Any]) -> str:
         published,
         bar,
         f"{hours:.2g}",
+        f"{seconds_on_a_node(log) / 60:.2g} min",
     ]
     return "| " + " | ".join(cells) + " |"
+
+
+def seconds_on_a_node(log: dict[str, Any]) -> float:
+    """How long the steps of a run would take on a node with :data:`NODE` cores, by the model of `bench scaling`.
+
+    The ranks share what a step cost, but for the model's rest. Each is sent no more than all log-derivatives.
+    """
+    segments = [Segment(**segment) for segment in log["segments"]]
+    steps, samples = sum(segment.steps for segment in segments), log["final"]["samples_of_a_step"]
+    unknowns = min(samples, log["final"]["parameters"])
+    solve = _SOLVE * (unknowns / _SAMPLES) ** 3
+    cost = sum(segment.core_hours for segment in segments) * 3600 / steps
+    work = Work(
+        unknowns,
+        sampling=max(0.0, cost - solve - _REST),
+        local_energy=0.0,
+        derivatives=0.0,
+        solve=solve,
+        rest=_REST,
+        gathered=8.0 * samples * log["final"]["parameters"],
+        collectives=_COLLECTIVES,
+    )
+    return steps * sum(seconds(work, NODE, unknowns, Network()).values())
 
 
 def with_error(value: float, error: float) -> str:

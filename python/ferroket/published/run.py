@@ -54,6 +54,7 @@ class Run:
         info = distributed.runtime_info()
         self._segment = Segment(info.size, _cores(info), machine()["processor"], dict(info.versions))
         self._log = Log()
+        self._samples = 0
         options.folder.mkdir(parents=True, exist_ok=True)
 
     def optimise(self, driver: Any, steps: int, *, stage: str = "", recorded: bool = True, save_every: int = 20) -> Any:
@@ -79,6 +80,7 @@ class Run:
             found = distributed.load(checkpoint, like={"driver": driver, "log": ""})
             driver, self._log = found["driver"], Log.from_json(found["log"])
             distributed.print_once(f"{checkpoint.name}: {driver.step_count} steps have been made")
+        self._samples = driver.state.n_samples
         while driver.step_count < steps:
             if distributed.broadcast(time.monotonic() > self._deadline):
                 distributed.print_once(f"stopped after {driver.step_count} steps: the same command goes on")
@@ -147,7 +149,7 @@ class Run:
         """
         result, log = self.result, self._log
         value, error = value * result.scale, error * result.scale
-        log.final = {"value": value, "error": error, **facts}
+        log.final = {"value": value, "error": error, "samples_of_a_step": self._samples, **facts}
         self._write()
         reference = result.references[0]
         distributed.print_once(
