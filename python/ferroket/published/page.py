@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ferroket.bench.prediction import Network, Work, seconds
 from ferroket.bench.report import figure_of
 from ferroket.published.log import Segment
 from ferroket.published.results import RESULTS, Result
@@ -86,6 +85,8 @@ def seconds_on_a_node(log: dict[str, Any]) -> float:
 
     The ranks share what a step cost, but for the model's rest. Each is sent no more than all log-derivatives.
     """
+    from ferroket.bench.prediction import Network, Work, seconds  # imports JAX, and a run has to prepare MPI before
+
     segments = [Segment(**segment) for segment in log["segments"]]
     steps, samples = sum(segment.steps for segment in segments), log["final"]["samples_of_a_step"]
     unknowns = min(samples, log["final"]["parameters"])
