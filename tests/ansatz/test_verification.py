@@ -45,7 +45,7 @@ class FieldAnsatz(fk.ansatz.Ansatz):
     name = "field"
     scale = 1.0
 
-    def why_not(self, model: Any) -> str | None:
+    def unsupported_reason(self, model: Any) -> str | None:
         return None if type(model) is Field else "it is no field"
 
     def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> fk.ansatz.JastrowAmplitudes:

@@ -151,7 +151,7 @@ class Uniform(fk.ansatz.Ansatz):
     def __init__(self, field: float) -> None:
         self.field = field
 
-    def why_not(self, model: Any) -> str | None:
+    def unsupported_reason(self, model: Any) -> str | None:
         return None if type(model) is nk.models.RBM else "it is no RBM"
 
     def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> fk.ansatz.JastrowAmplitudes:

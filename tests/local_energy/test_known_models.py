@@ -310,7 +310,7 @@ class Products(fk.ansatz.Ansatz):
 
     name = "product"
 
-    def why_not(self, model: Any) -> str | None:
+    def unsupported_reason(self, model: Any) -> str | None:
         return None if type(model) is Product else "it is no Product"
 
     def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> fk.ansatz.RBMAmplitudes:

@@ -23,14 +23,14 @@ class Fixed(Search):
     """No search."""
 
     def run(self, call: Callable[[int], Any]) -> Any:
-        return call(self.together)
+        return call(self.n_speculative)
 
 
 def found_by(seconds: dict[int, float], acceptance: float = 0.1) -> Search:
     """A search where the calls take so long for each number of proposals."""
     search = Search()
     for _ in range(40):
-        search.note(seconds[search.together], acceptance)
+        search.note(seconds[search.n_speculative], acceptance)
     return search
 
 
@@ -45,25 +45,25 @@ def found_by(seconds: dict[int, float], acceptance: float = 0.1) -> Search:
 )
 def test_the_fastest_number(seconds: dict[int, float], expected: int) -> None:
     search = found_by(seconds)
-    assert (search.together, search.is_over) == (expected, True)
+    assert (search.n_speculative, search.is_over) == (expected, True)
 
 
 def test_calls_that_compile_do_not_count() -> None:
     search = Search()
     for seconds in (9.0, 1.0, 1.1):
         search.note(seconds, 0.1)
-    assert search.together == 2
+    assert search.n_speculative == 2
     for seconds in (9.0, 0.8, 3.0):
         search.note(seconds, 0.1)
-    assert search.together == 4
+    assert search.n_speculative == 4
 
 
 def test_chains_that_accept_often_ask_for_one() -> None:
     faster = {number: 1 / number for number in (1, 2, 4, 8, 16)}
-    assert found_by(faster, 0.6).together == 1
+    assert found_by(faster, 0.6).n_speculative == 1
     search = found_by(faster, 0.1)
     search.note(1.0, 0.6)
-    assert search.together == 1
+    assert search.n_speculative == 1
 
 
 def test_another_acceptance_is_another_search() -> None:

@@ -102,7 +102,7 @@ def _has_some(log_psi: LogPsi, treedef: Any, leaves: tuple[Any, ...]) -> bool:
 
 
 @dataclass(frozen=True)
-class Beside:
+class DeterminantFactor:
     """A network ln ψ(σ) = ``rest(σ)`` + Σ_d ln det M_d[σ], with at least one determinant."""
 
     log_psi: LogPsi
@@ -154,7 +154,7 @@ def _dtype(orbitals: Orbitals) -> Any:
     return jnp.promote_types(orbitals[0].dtype, jnp.complex64)
 
 
-def beside(log_psi: LogPsi, variables: Any, x: Any) -> Beside | None:
+def beside(log_psi: LogPsi, variables: Any, x: Any) -> DeterminantFactor | None:
     """The determinants that a network is a product with; None if there are none, or if it is another function of them.
 
     Args:
@@ -187,7 +187,7 @@ def beside(log_psi: LogPsi, variables: Any, x: Any) -> Beside | None:
     given = [jax.ShapeDtypeStruct((), dtype) for dtype, is_of in zip(dtypes, of_configuration, strict=True) if is_of]
     jaxpr = jax.make_jaxpr(with_given)(given, *shapes)
     is_product = all(_is_added(jaxpr.jaxpr, variable) for variable in jaxpr.jaxpr.invars[: len(given)])
-    return Beside(log_psi, of_configuration) if is_product else None
+    return DeterminantFactor(log_psi, of_configuration) if is_product else None
 
 
 def _is_same(jaxpr: Jaxpr, result: Any, argument: Any) -> bool:

@@ -15,7 +15,7 @@ class Jastrow(Ansatz):
 
     name = "Jastrow"
 
-    def why_not(self, model: Any) -> str | None:
+    def unsupported_reason(self, model: Any) -> str | None:
         """See :class:`~ferroket.ansatz.Ansatz`."""
         return other_type(model, nk.models.Jastrow)
 

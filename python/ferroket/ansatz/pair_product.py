@@ -30,7 +30,7 @@ class _PairProduct(Ansatz):
 
     name = "PairProduct"
 
-    def why_not(self, model: Any) -> str | None:
+    def unsupported_reason(self, model: Any) -> str | None:
         """See :class:`~ferroket.ansatz.Ansatz`."""
         return other_type(model, PairProduct)
 
@@ -57,7 +57,7 @@ class _DensityJastrow(Ansatz):
 
     name = "DensityJastrow"
 
-    def why_not(self, model: Any) -> str | None:
+    def unsupported_reason(self, model: Any) -> str | None:
         """See :class:`~ferroket.ansatz.Ansatz`."""
         return other_type(model, DensityJastrow)
 
@@ -81,7 +81,7 @@ class _Gutzwiller(Ansatz):
 
     name = "Gutzwiller"
 
-    def why_not(self, model: Any) -> str | None:
+    def unsupported_reason(self, model: Any) -> str | None:
         """See :class:`~ferroket.ansatz.Ansatz`."""
         return other_type(model, Gutzwiller)
 
@@ -101,7 +101,7 @@ class _DoublonHolon(Ansatz):
 
     name = "DoublonHolon"
 
-    def why_not(self, model: Any) -> str | None:
+    def unsupported_reason(self, model: Any) -> str | None:
         """See :class:`~ferroket.ansatz.Ansatz`."""
         if reason := other_type(model, DoublonHolon):
             return reason

@@ -14,7 +14,7 @@ class _Product(Ansatz):
 
     name = "Product"
 
-    def why_not(self, model: Any) -> str | None:
+    def unsupported_reason(self, model: Any) -> str | None:
         """See :class:`~ferroket.ansatz.Ansatz`."""
         if reason := other_type(model, Product):
             return reason

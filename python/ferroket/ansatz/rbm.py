@@ -26,7 +26,7 @@ class RBM(Ansatz):
 
     name = "RBM"
 
-    def why_not(self, model: Any) -> str | None:
+    def unsupported_reason(self, model: Any) -> str | None:
         """See :class:`~ferroket.ansatz.Ansatz`."""
         return other_type(model, nk.models.RBM) or other_activation(model)
 

@@ -16,7 +16,7 @@ class RBMModPhase(Ansatz):
 
     name = "RBMModPhase"
 
-    def why_not(self, model: Any) -> str | None:
+    def unsupported_reason(self, model: Any) -> str | None:
         """See :class:`~ferroket.ansatz.Ansatz`."""
         reason = other_type(model, nk.models.RBMModPhase) or other_activation(model)
         if reason is None and np.issubdtype(model.param_dtype, np.complexfloating):

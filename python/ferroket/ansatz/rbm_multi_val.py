@@ -15,7 +15,7 @@ class RBMMultiVal(Ansatz):
 
     name = "RBMMultiVal"
 
-    def why_not(self, model: Any) -> str | None:
+    def unsupported_reason(self, model: Any) -> str | None:
         """See :class:`~ferroket.ansatz.Ansatz`."""
         return other_type(model, nk.models.RBMMultiVal) or other_activation(model)
 

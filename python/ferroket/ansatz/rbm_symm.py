@@ -17,7 +17,7 @@ class RBMSymm(Ansatz):
 
     name = "RBMSymm"
 
-    def why_not(self, model: Any) -> str | None:
+    def unsupported_reason(self, model: Any) -> str | None:
         """See :class:`~ferroket.ansatz.Ansatz`."""
         return other_type(model, nk.models.RBMSymm) or other_activation(model)
 

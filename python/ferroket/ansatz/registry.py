@@ -45,7 +45,7 @@ class Ansatz(ABC):
     """The name that :func:`ferroket.explain` prints."""
 
     @abstractmethod
-    def why_not(self, model: Any) -> str | None:
+    def unsupported_reason(self, model: Any) -> str | None:
         """Why a model isn't of this ansatz, as the end of a sentence; None if it is.
 
         Compare the exact type: a subclass may be another function.
@@ -130,7 +130,7 @@ def of_model(model: Any) -> tuple[Ansatz | None, list[str]]:
     """The ansatz of a model, or the reasons why there is none."""
     nearly: list[str] = []
     for ansatz in REGISTERED:
-        reason = ansatz.why_not(model)
+        reason = ansatz.unsupported_reason(model)
         if reason is None:
             return ansatz, []
         if isinstance(reason, Almost):

@@ -22,7 +22,7 @@ class Slater(Ansatz):
 
     name = "Slater2nd"
 
-    def why_not(self, model: Any) -> str | None:
+    def unsupported_reason(self, model: Any) -> str | None:
         """See :class:`~ferroket.ansatz.Ansatz`."""
         return other_type(model, nk.models.Slater2nd)
 
@@ -40,7 +40,7 @@ class MultiSlater(Ansatz):
 
     name = "MultiSlater2nd"
 
-    def why_not(self, model: Any) -> str | None:
+    def unsupported_reason(self, model: Any) -> str | None:
         """See :class:`~ferroket.ansatz.Ansatz`."""
         return other_type(model, nk.models.MultiSlater2nd)
 

@@ -18,7 +18,7 @@ class _SlaterJastrow(Ansatz):
 
     name = "SlaterJastrow"
 
-    def why_not(self, model: Any) -> str | None:
+    def unsupported_reason(self, model: Any) -> str | None:
         """See :class:`~ferroket.ansatz.Ansatz`."""
         return other_type(model, SlaterJastrow)
 

@@ -241,7 +241,7 @@ def _on_cpu(network: Network, elsewhere: Network) -> Network:
 class Factors:
     """What of a network is updated for the configurations that an operator connects."""
 
-    beside: determinants.Beside | None = None
+    beside: determinants.DeterminantFactor | None = None
     structure: Structure = field(default_factory=Structure)
     """That of what isn't a determinant."""
     reason: str | None = None

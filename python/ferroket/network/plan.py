@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from ferroket._deprecation import renamed_attribute
 from ferroket.ansatz import Ansatz
 from ferroket.network.structure import Structure
 
@@ -43,8 +42,6 @@ class Plan:
     """How many bytes the factors and rows take that each device holds at once."""
     memory_of_matrix: int | None = None
     """How many bytes it holds of the matrix of an update's linear system, and for its solution."""
-
-    family = renamed_attribute("family", "ansatz")
 
     @classmethod
     def netkets(cls, what: str, *reasons: str) -> "Plan":

@@ -62,10 +62,7 @@ def _row(result: Result, log: dict[str, Any]) -> str:
     final = log["final"]
     published = "; ".join(f"{reference.method} {_number(reference.value)}" for reference in result.references)
     hours = sum(Segment(**segment).core_hours for segment in log["segments"])
-    if result.bar is None:
-        bar = "none"
-    else:
-        bar = f"{_number(result.bar)}: {'reached' if final['value'] <= result.bar else 'missed'}"
+    met = "reached" if final["value"] <= result.bar else "missed"
     cells = [
         f"{result.title}, {result.unit}",
         result.ansatz,
@@ -73,7 +70,7 @@ def _row(result: Result, log: dict[str, Any]) -> str:
         str(sum(segment["steps"] for segment in log["segments"])),
         f"**{with_error(final['value'], final['error'])}**",
         published,
-        bar,
+        f"{_number(result.bar)}: {met}",
         f"{hours:.2g}",
         f"{seconds_on_a_node(log) / 60:.2g} min",
     ]

@@ -43,7 +43,7 @@ def samples(
     key: jax.Array,
     length: int,
     n_log_probs: int,
-    together: int,
+    n_speculative: int,
     updates: bool,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The samples of a sampler whose rule is one of the kernels.
@@ -57,7 +57,7 @@ def samples(
         key: What the random numbers depend on.
         length: L, how many samples each chain gives.
         n_log_probs: M, for how many of the last ones the logarithm of |ψ|^p is wanted.
-        together: How many proposals of a chain the network sees at once. The samples don't depend on it.
+        n_speculative: How many proposals of a chain the network sees at once. The samples don't depend on it.
         updates: Whether a first layer may be updated, see :func:`structure_of`.
 
     Returns:
@@ -69,7 +69,7 @@ def samples(
     first, step = (values.astype(state.σ.dtype) for values in first_and_step(sites, float))
     constraints = own_constraints(sampler.hilbert)
     network = _Network(machine.apply, sampler.chunk_size, constraints, updates)
-    counts = {"length": length, "n_log_probs": n_log_probs, "kept": rule.kept, "together": together}
+    counts = {"length": length, "n_log_probs": n_log_probs, "kept": rule.kept, "n_speculative": n_speculative}
     attributes = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
     run = functools.partial(_run, network, sites=sites, **counts, **attributes)
     result: tuple[jax.Array, jax.Array, jax.Array] = on_each_device(
@@ -221,7 +221,7 @@ def _run(
     length: int,
     n_log_probs: int,
     kept: int,
-    together: int,
+    n_speculative: int,
     **attributes: Any,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """As :func:`samples`, of the chains of one device."""
@@ -252,7 +252,7 @@ def _run(
         answers = network.log_probabilities(found, variables, power, configurations, sums, start)
         return go_on(chains, answers.astype(dtype).reshape(proposals.shape[:-1]))
 
-    begun = go_on(chains, jnp.zeros((len(x), together), dtype))
+    begun = go_on(chains, jnp.zeros((len(x), n_speculative), dtype))
     if not in_rust:
         begun = jax.lax.while_loop(lambda carry: carry[-1] > 0, step_of_loop, begun)
     chains, *_ = begun

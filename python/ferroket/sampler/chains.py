@@ -53,7 +53,7 @@ def plan(sampler: Any, machine: Any, parameters: Any, chain_length: int = 1) -> 
     kernel = f"the {rule.name} rule, and the network evaluated for each proposal"
     makes_all = structure.rest is not None and not is_constrained  # the kernels know no constraint of a user's own
     path = "chains in Rust" if makes_all else "chains in Rust around the network"
-    at_once = 1 if makes_all else search_of(rule.name, sampler, machine, chain_length).together
+    at_once = 1 if makes_all else search_of(rule.name, sampler, machine, chain_length).n_speculative
     return Plan(path, kernel, reasons, moves=rule, structure=structure, at_once=at_once)
 
 
@@ -99,10 +99,10 @@ def sample_chain(
         numbers = np.arange(len(state.σ), dtype=np.uint32)
         return _any(sampler, machine, parameters, state, numbers, *static, 1, updates)
 
-    def all_chains(together: int) -> tuple[Any, MetropolisSamplerState]:
+    def all_chains(n_speculative: int) -> tuple[Any, MetropolisSamplerState]:
         def run(state: MetropolisSamplerState, numbers: Any) -> tuple[Any, MetropolisSamplerState]:
             result: tuple[Any, MetropolisSamplerState] = _any(
-                sampler, machine, parameters, state, numbers, *static, together, updates
+                sampler, machine, parameters, state, numbers, *static, n_speculative, updates
             )
             return result
 
@@ -158,13 +158,13 @@ def _any(
     numbers: jax.Array,
     chain_length: int,
     return_log_probabilities: bool,
-    together: int,
+    n_speculative: int,
     updates: bool,
 ) -> tuple[Any, MetropolisSamplerState]:
     rng, key = jax.random.split(state.rng)
     n_log_probs = chain_length if return_log_probabilities else 1
     samples, accepted, log_probs = any_network.samples(
-        sampler, machine, parameters, state, numbers, key, chain_length, n_log_probs, together, updates
+        sampler, machine, parameters, state, numbers, key, chain_length, n_log_probs, n_speculative, updates
     )
     state = _moved(sampler, state.replace(rng=rng), samples, accepted, log_probs)
     return (samples, log_probs) if return_log_probabilities else samples, state

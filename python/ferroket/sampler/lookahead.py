@@ -31,7 +31,7 @@ _CHANGED = 1.5
 class Search:
     """The search for the fastest number of proposals, call by call."""
 
-    together: int = 1
+    n_speculative: int = 1
     """How many the next call evaluates at once."""
     is_over: bool = False
     """Whether that is the fastest number, until the acceptance is another one."""
@@ -49,9 +49,9 @@ class Search:
         self._calls += 1
         # Later calls are looked at now and then, so that they needn't be waited for.
         if self.is_over and self._calls & (self._calls - 1):
-            return call(self.together)
+            return call(self.n_speculative)
         begin = time.perf_counter()
-        result = jax.block_until_ready(call(self.together))
+        result = jax.block_until_ready(call(self.n_speculative))
         state = result[1]
         self.note(_agreed(time.perf_counter() - begin), float(state.n_accepted) / max(int(state.n_steps), 1))
         return result
@@ -76,19 +76,19 @@ class Search:
                 self._decide(min(self._seconds))
 
     def _decide(self, seconds: float) -> None:
-        if self.together > 1 and seconds * _GAIN > self._before:
-            self._end(self.together // 2)
-        elif self.together == _MOST:
+        if self.n_speculative > 1 and seconds * _GAIN > self._before:
+            self._end(self.n_speculative // 2)
+        elif self.n_speculative == _MOST:
             self._end(_MOST)
         else:
             self._before = seconds
-            self._try(2 * self.together)
+            self._try(2 * self.n_speculative)
 
-    def _try(self, together: int) -> None:
-        self.together, self.is_over, self._is_compiled, self._seconds = together, False, False, []
+    def _try(self, n_speculative: int) -> None:
+        self.n_speculative, self.is_over, self._is_compiled, self._seconds = n_speculative, False, False, []
 
-    def _end(self, together: int) -> None:
-        self.together, self.is_over = together, True
+    def _end(self, n_speculative: int) -> None:
+        self.n_speculative, self.is_over = n_speculative, True
 
 
 def _agreed(seconds: float) -> float:

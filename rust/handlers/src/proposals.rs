@@ -9,7 +9,8 @@ use ferroket_kernels::amplitudes::FirstLayer;
 use ferroket_kernels::numbers::Real;
 use ferroket_kernels::sampling::rules::{Connected, TransitionRule};
 use ferroket_kernels::sampling::{
-    Chain, Conversation, EqualRows, Estimate, PROGRESS_WORDS, Proposer, Question, STREAM_WORDS, Sampling, Teller,
+    Chain, EqualRows, Estimate, EvaluationRequest, MixedPrecision, PROGRESS_WORDS, Pending, Proposer, STREAM_WORDS,
+    Sampling,
 };
 use ferroket_kernels::sites::{LocalIndex, LocalStates, Sites, StateRange};
 use ferroket_xla_ffi::{Arguments, Buffer, DataType, Element, Error, Frame, Rows, handler};
@@ -26,7 +27,7 @@ handler! {
     /// (C, 5)`, `random (C, 66)` and `kept (C, R)` of uint32, see [`Chain`], zeros at first; `log_prob (C,)`;
     /// `samples (C, L, N)` of uint16; `log_probs` of the last samples of each chain; and `own_sums (C, H)`. Then
     /// `constant (H,)` and `table (N, D - 1, H)` of a first layer, see [`FirstLayer`], with H = 0 without one; `words` and
-    /// `tables` of the program behind it, and the power p, if the chains are to be told by it and make all moves; and the
+    /// `tables` of the program behind it, and the power p, if it is to decide all moves of the chains; and the
     /// arguments of the rule, as for [`crate::chains::rbm`].
     ///
     /// Attributes `rule`, `sweep` and `program`, whether there is one; of the rule `hamiltonian` also `matrices`, whether
@@ -52,7 +53,7 @@ fn run<'a, T: Real + Element>(
     answers: &Buffer<T>,
 ) -> Result<(), Error> {
     answers.expect_rank(2)?;
-    let &[chains, together] = answers.dims() else { unreachable!("there are two dimensions") };
+    let &[chains, n_speculative] = answers.dims() else { unreachable!("there are two dimensions") };
     let numbers = args.typed::<u32>("chains")?;
     numbers.expect_dims(&[chains])?;
     let key = read_key(&mut args)?;
@@ -83,15 +84,15 @@ fn run<'a, T: Real + Element>(
     let layer = read_layer::<T>(&mut args, sizes.iter().map(|&size| usize::from(size)))?;
     let width = layer.width();
     own_sums.expect_dims(&[chains, width])?;
-    let told = if frame.attr_bool("program")? {
+    let of_program = if frame.attr_bool("program")? {
         Some((args.vector::<i32>("words")?, args.vector::<T>("tables")?, args.scalar("power")?))
     } else {
         None
     };
     let proposals = results.typed::<LocalIndex>("proposals")?;
-    proposals.expect_dims(&[chains, together, sites])?;
+    proposals.expect_dims(&[chains, n_speculative, sites])?;
     let sums = results.typed::<T>("sums")?;
-    sums.expect_dims(&[chains, together, width])?;
+    sums.expect_dims(&[chains, n_speculative, width])?;
     let waiting = results.typed::<i32>("waiting")?;
     waiting.expect_dims(&[])?;
     results.finish()?;
@@ -108,26 +109,31 @@ fn run<'a, T: Real + Element>(
     // A part of the chains would take layers as long as all of them.
     let share = chains.div_ceil(frame.pool().threads());
     let moves = share.saturating_mul(length).saturating_mul(sampling.sweep);
-    let teller = told.map(|(words, tables, power)| Teller::new(words, tables, power, moves)).transpose();
-    let teller = teller.map_err(|error| invalid(&error))?;
-    if let Some(inputs) = teller.as_ref().map(Teller::inputs).filter(|&inputs| inputs != width) {
+    let mixed_precision =
+        of_program.map(|(words, tables, power)| MixedPrecision::new(words, tables, power, moves)).transpose();
+    let mixed_precision = mixed_precision.map_err(|error| invalid(&error))?;
+    if let Some(inputs) = mixed_precision.as_ref().map(MixedPrecision::inputs).filter(|&inputs| inputs != width) {
         return Err(Error::invalid(format!("the program takes {inputs} numbers, not {width}")));
     }
     let mut indices = EqualRows::new(indices, sites);
     let mut kept = EqualRows::new(kept.into_mut_slice(), kept_words);
     let mut samples = EqualRows::new(samples.into_mut_slice(), length * sites);
     let mut log_probs = EqualRows::new(log_probs.into_mut_slice(), wanted);
-    let mut proposals = EqualRows::new(proposals.into_mut_slice(), together * sites);
+    let mut proposals = EqualRows::new(proposals.into_mut_slice(), n_speculative * sites);
     let mut own_sums = EqualRows::new(own_sums.into_mut_slice(), width);
-    let mut sums = EqualRows::new(sums.into_mut_slice(), together * width);
+    let mut sums = EqualRows::new(sums.into_mut_slice(), n_speculative * width);
     let random = random.into_mut_slice().as_chunks_mut().0;
     let log_prob = log_prob.into_mut_slice();
     let of_one = progress.iter_mut().zip(random).zip(&*log_prob);
-    let mut conversations: Vec<_> = of_one
+    let mut requests: Vec<_> = of_one
         .enumerate()
-        .map(|(place, ((progress, random), log_prob))| Conversation {
+        .map(|(place, ((progress, random), log_prob))| EvaluationRequest {
             number: numbers.as_slice()[place].into(),
-            answers: answers.as_slice()[place * together..][..together].iter().copied().map(estimate).collect(),
+            answers: answers.as_slice()[place * n_speculative..][..n_speculative]
+                .iter()
+                .copied()
+                .map(estimate)
+                .collect(),
             proposals: proposals.take(),
             sums: sums.take(),
             chain: Chain {
@@ -140,26 +146,26 @@ fn run<'a, T: Real + Element>(
                 samples: samples.take(),
                 log_probs: log_probs.take(),
             },
-            asks: Question::Proposals,
+            pending: Pending::Proposals,
         })
         .collect();
-    let proceed = Proceed { frame, sampling, layer, teller: teller.as_ref(), kept_words, share };
+    let proceed = Proceed { frame, sampling, layer, mixed_precision: mixed_precision.as_ref(), kept_words, share };
     if frame.attr_str("rule")? == "hamiltonian" && frame.attr_bool("matrices")? {
         let sites = &sites_of(sizes)?;
         let states = &LocalStates::new(sites).map_err(|error| invalid(&error))?;
         let Operator { form, values, .. } = Operator::<MatricesOf>::on_sites(frame, &mut args, sites.clone())?;
         args.finish()?;
         let values = Weights::read(values)?.into_complex();
-        proceed.all(&mut conversations, || Connected::new(&form, &values, states))?;
+        proceed.all(&mut requests, || Connected::new(&form, &values, states))?;
     } else {
         with_rule!(frame, args, sizes, begins, rule => {
             args.finish()?;
-            proceed.all(&mut conversations, rule)
+            proceed.all(&mut requests, rule)
         })?;
     }
-    let count = conversations.iter().filter(|conversation| conversation.asks != Question::Nothing).count();
-    for (log_prob, conversation) in log_prob.iter_mut().zip(&conversations) {
-        *log_prob = T::nearest(conversation.chain.log_prob.value);
+    let count = requests.iter().filter(|request| request.pending != Pending::Nothing).count();
+    for (log_prob, request) in log_prob.iter_mut().zip(&requests) {
+        *log_prob = T::nearest(request.chain.log_prob.value);
     }
     waiting.into_mut_slice()[0] = i32::try_from(count).unwrap_or(i32::MAX);
     Ok(())
@@ -193,7 +199,7 @@ struct Proceed<'p, 'a, T> {
     frame: &'p Frame<'a>,
     sampling: &'p Sampling,
     layer: FirstLayer<'a, T>,
-    teller: Option<&'p Teller<T>>,
+    mixed_precision: Option<&'p MixedPrecision<T>>,
     kept_words: usize,
     /// How many chains a thread has where it evaluates layers.
     share: usize,
@@ -203,21 +209,21 @@ impl<T: Real> Proceed<'_, '_, T> {
     /// Has all chains go on, by this rule.
     fn all<R: TransitionRule>(
         &self,
-        conversations: &mut [Conversation<T>],
+        requests: &mut [EvaluationRequest<T>],
         rule: impl Fn() -> R + Sync,
     ) -> Result<(), Error> {
-        let Self { frame, sampling, layer, teller, kept_words, share } = *self;
+        let Self { frame, sampling, layer, mixed_precision, kept_words, share } = *self;
         let words = rule().kept();
         if kept_words != words {
             return Err(Error::invalid(format!("the rule keeps {words} words for each chain, not {kept_words}")));
         }
-        let at_least = if teller.is_some() { share } else { AT_LEAST };
-        frame.pool().for_each_part(conversations.len(), at_least, Rows::new(conversations, 1), |_, part| {
+        let at_least = if mixed_precision.is_some() { share } else { AT_LEAST };
+        frame.pool().for_each_part(requests.len(), at_least, Rows::new(requests, 1), |_, part| {
             let part = part.into_slice();
             let mut proposer = Proposer::new(sampling, rule(), layer);
-            match teller {
-                Some(teller) => teller.tell(&mut proposer, part),
-                None => part.iter_mut().for_each(|conversation| proposer.proceed(conversation)),
+            match mixed_precision {
+                Some(mixed_precision) => mixed_precision.run_chains(&mut proposer, part),
+                None => part.iter_mut().for_each(|request| proposer.proceed(request)),
             }
         })
     }
@@ -305,7 +311,7 @@ mod tests {
         indices.iter().zip([0.3, -0.4, 0.5]).map(|(&index, weight)| f64::from(index) * weight).sum()
     }
 
-    /// Answers until no chain asks any more.
+    /// Answers until no chain waits any more.
     fn run(threads: Threads, mut state: State, rule: &str, tables: impl Fn(TestFrame) -> TestFrame) -> State {
         let words = state.kept.len() / CHAINS;
         let tables = |frame: TestFrame| tables(frame.attr_bool("program", false));
@@ -358,7 +364,7 @@ mod tests {
 
     /// The same samples, in one call.
     #[test]
-    fn chains_are_told_by_a_program() {
+    fn chains_run_by_a_program() {
         let start = State { log_prob: vec![log_prob(&[0, 2, 1]); CHAINS], ..start([0, 2, 1], 0) };
         let expected = run(Threads::None, start.clone(), "local", |frame| frame);
         // A half of the sum, less 1.

@@ -5,7 +5,7 @@
 //! occupied. A hop changes the numbers of few sites and their neighbours.
 
 use crate::Error;
-use crate::amplitudes::{self, Odds, Ratios, TOGETHER};
+use crate::amplitudes::{self, AmplitudeRatio, RATIOS_PER_BLOCK, Ratios};
 use crate::connected::terms::BLOCK;
 use crate::error::check;
 use crate::numbers::{Algebra, complex};
@@ -308,11 +308,11 @@ impl<A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, A, P> {
         _: S,
         change: &Change,
         n: usize,
-        samples: [usize; TOGETHER],
-        reversed: [bool; TOGETHER],
-    ) -> [A::Factor; TOGETHER] {
+        samples: [usize; RATIOS_PER_BLOCK],
+        reversed: [bool; RATIOS_PER_BLOCK],
+    ) -> [A::Factor; RATIOS_PER_BLOCK] {
         let (sites, numbers) = (self.factor.sites, self.factor.numbers());
-        let mut ratios = [A::Factor::default(); TOGETHER];
+        let mut ratios = [A::Factor::default(); RATIOS_PER_BLOCK];
         for ((ratio, sample), reversed) in ratios.iter_mut().zip(samples).zip(reversed).take(n) {
             let (fermions, counts) =
                 (&self.fermions[sample * sites..][..sites], &self.counts[sample * numbers..][..numbers]);
@@ -349,11 +349,11 @@ impl amplitudes::Walker for Walker<'_> {
     }
 
     #[inline(always)]
-    fn odds<S: Simd>(&mut self, _: S, indices: &[LocalIndex], sites: &[u32]) -> Odds {
+    fn amplitude_ratio<S: Simd>(&mut self, _: S, indices: &[LocalIndex], sites: &[u32]) -> AmplitudeRatio {
         let modes = sites.iter().map(|&mode| (mode as usize, indices[mode as usize] == 1));
         self.change.set(self.factor, modes);
         let [log] = self.factor.log_ratio(&self.change, &self.fermions, &self.counts, false);
-        Odds::Log(log)
+        AmplitudeRatio::Log(log)
     }
 
     #[inline(always)]
@@ -415,7 +415,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(16))]
 
         #[test]
-        fn odds_are_those_of_two_evaluations(sites in 1_usize..=8, shells in 0_usize..=3, scale in 0.01_f64..2.0, seed: u64) {
+        fn amplitude_ratios_are_those_of_two_evaluations(sites in 1_usize..=8, shells in 0_usize..=3, scale in 0.01_f64..2.0, seed: u64) {
             let rng = &mut StdRng::seed_from_u64(seed);
             let random = RandomDoublonHolon::<1>::new(rng, sites, shells, scale);
             let start: Vec<_> = (0..2 * sites).map(|_| rng.random_range(0..2)).collect();

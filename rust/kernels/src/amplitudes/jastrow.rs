@@ -5,7 +5,7 @@
 
 use crate::Error;
 use crate::amplitudes::sums::{Changed, sum_rows};
-use crate::amplitudes::{self, Odds, Ratios, TOGETHER};
+use crate::amplitudes::{self, AmplitudeRatio, RATIOS_PER_BLOCK, Ratios};
 use crate::connected::terms::BLOCK;
 use crate::error::check;
 use crate::numbers::{Algebra, MULTIPLE, Real, add_signed, complex, planes, planes_mut};
@@ -126,10 +126,10 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
         _: S,
         change: &Change,
         n: usize,
-        samples: [usize; TOGETHER],
-        reversed: [bool; TOGETHER],
-    ) -> [A::Factor; TOGETHER] {
-        let mut ratios = [A::Factor::default(); TOGETHER];
+        samples: [usize; RATIOS_PER_BLOCK],
+        reversed: [bool; RATIOS_PER_BLOCK],
+    ) -> [A::Factor; RATIOS_PER_BLOCK] {
+        let mut ratios = [A::Factor::default(); RATIOS_PER_BLOCK];
         for ((ratio, sample), reversed) in ratios.iter_mut().zip(samples).zip(reversed).take(n) {
             let mut log = change.of_pairs;
             for &(site, back) in &change.sites {
@@ -175,7 +175,7 @@ impl<T: Real> amplitudes::Walker for Walker<'_, T> {
     }
 
     #[inline(always)]
-    fn odds<S: Simd>(&mut self, _: S, indices: &[LocalIndex], sites: &[u32]) -> Odds {
+    fn amplitude_ratio<S: Simd>(&mut self, _: S, indices: &[LocalIndex], sites: &[u32]) -> AmplitudeRatio {
         self.flips.clear();
         let mut log = 0.0;
         for &site in sites {
@@ -189,7 +189,7 @@ impl<T: Real> amplitudes::Walker for Walker<'_, T> {
             log += if back { -change } else { change };
             self.flips.push((site, back));
         }
-        Odds::Log(log)
+        AmplitudeRatio::Log(log)
     }
 
     #[inline(always)]
@@ -254,7 +254,7 @@ mod tests {
 
         /// Along a chain, past the move at which the fields are summed up anew.
         #[test]
-        fn odds_are_those_of_two_evaluations(sites in 1_usize..=12, scale in 0.01_f64..2.0, seed: u64) {
+        fn amplitude_ratios_are_those_of_two_evaluations(sites in 1_usize..=12, scale in 0.01_f64..2.0, seed: u64) {
             let rng = &mut StdRng::seed_from_u64(seed);
             let start: Vec<_> = (0..sites).map(|_| rng.random_range(0..2)).collect();
             macro_rules! compare {
@@ -286,7 +286,7 @@ mod tests {
             walker.visit(simd, &indices);
             for flip in 0..flips {
                 let site = flip % indices.len();
-                walker.odds(simd, &indices, &[site as u32]);
+                walker.amplitude_ratio(simd, &indices, &[site as u32]);
                 indices = flipped(&indices, [site]);
                 walker.accept(simd, &indices);
             }

@@ -1,6 +1,6 @@
 //! Local values of amplitudes whose ratios are known, so that no connected configuration is ever built.
 
-use crate::amplitudes::{Ratios, TOGETHER};
+use crate::amplitudes::{RATIOS_PER_BLOCK, Ratios};
 use crate::connected::terms::{BLOCK, Column, Terms, WORDS, bits, lanes};
 use crate::numbers::{Weight, dispatch};
 use crate::sites::LocalIndex;
@@ -159,9 +159,9 @@ impl<R: Ratios> Sums<'_, R> {
                 let unvisited = &prepared.wanted[prepared.visited..];
                 let n = unvisited.iter().take_while(|wanted| usize::from(wanted.lane) < end).count();
                 prepared.visited += n;
-                for wanted in unvisited[..n].chunks(TOGETHER) {
-                    let (mut samples, mut reversed) = ([0; TOGETHER], [false; TOGETHER]);
-                    for place in 0..TOGETHER {
+                for wanted in unvisited[..n].chunks(RATIOS_PER_BLOCK) {
+                    let (mut samples, mut reversed) = ([0; RATIOS_PER_BLOCK], [false; RATIOS_PER_BLOCK]);
+                    for place in 0..RATIOS_PER_BLOCK {
                         let wanted = wanted[place.min(wanted.len() - 1)];
                         samples[place] = usize::from(wanted.lane);
                         reversed[place] = wanted.reversed;

@@ -19,4 +19,4 @@ mod testing;
 
 pub use first_layer::{ConnectedSums, FirstLayer};
 pub use local_values::local_values;
-pub use ratios::{Odds, Ratios, TOGETHER, Walker};
+pub use ratios::{AmplitudeRatio, RATIOS_PER_BLOCK, Ratios, Walker};

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::amplitudes::pfaffian::Pfaffians;
 use crate::amplitudes::slater::Slater;
-use crate::amplitudes::{self, Odds, Ratios, TOGETHER, doublon_holon, fermions, jastrow, rbm};
+use crate::amplitudes::{self, AmplitudeRatio, RATIOS_PER_BLOCK, Ratios, doublon_holon, fermions, jastrow, rbm};
 use crate::connected::terms::BLOCK;
 use crate::numbers::{Complexes, Pairs, Reals};
 use crate::sites::LocalIndex;
@@ -75,9 +75,9 @@ macro_rules! factors {
                 simd: S,
                 change: &FactorChange<'a>,
                 n: usize,
-                samples: [usize; TOGETHER],
-                reversed: [bool; TOGETHER],
-                ratios: &mut [Complex<f64>; TOGETHER],
+                samples: [usize; RATIOS_PER_BLOCK],
+                reversed: [bool; RATIOS_PER_BLOCK],
+                ratios: &mut [Complex<f64>; RATIOS_PER_BLOCK],
             ) {
                 match (self, change) {
                     $((Self::$kind(amplitudes), FactorChange::$kind(change)) => {
@@ -113,9 +113,9 @@ macro_rules! factors {
             }
 
             #[inline(always)]
-            fn odds<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], sites: &[u32]) -> Odds {
+            fn amplitude_ratio<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], sites: &[u32]) -> AmplitudeRatio {
                 match self {
-                    $(Self::$walking(walker) => walker.odds(simd, indices, sites),)+
+                    $(Self::$walking(walker) => walker.amplitude_ratio(simd, indices, sites),)+
                 }
             }
 
@@ -203,10 +203,10 @@ impl<'a> Ratios for Amplitudes<'a> {
         simd: S,
         change: &Self::Change,
         n: usize,
-        samples: [usize; TOGETHER],
-        reversed: [bool; TOGETHER],
-    ) -> [Complex<f64>; TOGETHER] {
-        let mut ratios = [Complex::ONE; TOGETHER];
+        samples: [usize; RATIOS_PER_BLOCK],
+        reversed: [bool; RATIOS_PER_BLOCK],
+    ) -> [Complex<f64>; RATIOS_PER_BLOCK] {
+        let mut ratios = [Complex::ONE; RATIOS_PER_BLOCK];
         for (factor, change) in self.factors.iter().zip(change) {
             factor.multiply(simd, change, n, samples, reversed, &mut ratios);
         }
@@ -240,12 +240,12 @@ impl amplitudes::Walker for Walker<'_> {
     }
 
     #[inline(always)]
-    fn odds<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], sites: &[u32]) -> Odds {
-        let mut odds = Odds::Squared(1.0);
+    fn amplitude_ratio<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], sites: &[u32]) -> AmplitudeRatio {
+        let mut amplitude_ratio = AmplitudeRatio::Squared(1.0);
         for factor in &mut self.factors {
-            odds = odds.times(factor.odds(simd, indices, sites));
+            amplitude_ratio = amplitude_ratio.times(factor.amplitude_ratio(simd, indices, sites));
         }
-        odds
+        amplitude_ratio
     }
 
     #[inline(always)]

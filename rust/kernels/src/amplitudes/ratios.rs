@@ -6,7 +6,7 @@ use crate::sites::LocalIndex;
 use pulp::Simd;
 
 /// So many ratios are evaluated together.
-pub const TOGETHER: usize = 8;
+pub const RATIOS_PER_BLOCK: usize = 8;
 
 /// ψ(σ') / ψ(σ) for samples σ, and σ' that differ from them on the same sites, in the same ways or all the other way.
 ///
@@ -45,21 +45,21 @@ pub trait Ratios {
         simd: S,
         change: &Self::Change,
         n: usize,
-        samples: [usize; TOGETHER],
-        reversed: [bool; TOGETHER],
-    ) -> [Self::Ratio; TOGETHER];
+        samples: [usize; RATIOS_PER_BLOCK],
+        reversed: [bool; RATIOS_PER_BLOCK],
+    ) -> [Self::Ratio; RATIOS_PER_BLOCK];
 }
 
 /// |ψ(σ')/ψ(σ)|, as it is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Odds {
+pub enum AmplitudeRatio {
     /// Its square.
     Squared(f64),
     /// Its logarithm, where the square might be no number of its own.
     Log(f64),
 }
 
-impl Odds {
+impl AmplitudeRatio {
     /// Those of a product.
     #[inline(always)]
     pub(crate) fn times(self, other: Self) -> Self {
@@ -102,8 +102,8 @@ pub trait Walker {
     fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]);
 
     /// The ratio of the amplitude with some sites flipped, each named once, to that of the configuration.
-    fn odds<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], sites: &[u32]) -> Odds;
+    fn amplitude_ratio<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], sites: &[u32]) -> AmplitudeRatio;
 
-    /// Goes to where [`Walker::odds`] was called for last. The indices are those of the new configuration.
+    /// Goes to where [`Walker::amplitude_ratio`] was called for last. The indices are those of the new configuration.
     fn accept<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]);
 }

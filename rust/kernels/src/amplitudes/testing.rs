@@ -5,7 +5,7 @@ use crate::amplitudes::jastrow::JastrowTables;
 use crate::amplitudes::pfaffian::PfaffianTables;
 use crate::amplitudes::rbm::RbmTables;
 use crate::amplitudes::slater::SlaterTables;
-use crate::amplitudes::{Odds, Ratios, TOGETHER, Walker};
+use crate::amplitudes::{AmplitudeRatio, RATIOS_PER_BLOCK, Ratios, Walker};
 use crate::numbers::{MULTIPLE, Real, complex, dispatch, each_level};
 use crate::sites::LocalIndex;
 use num_complex::Complex;
@@ -16,10 +16,10 @@ use std::array::from_fn;
 use std::cmp::Ordering;
 
 /// Checks what a walker says against the logarithm of the ratio of the moduli.
-pub(crate) fn check_odds(odds: Odds, expected: f64, allowed: f64) {
-    match odds {
-        Odds::Log(log) => assert!((log - expected).abs() <= allowed, "{log} {expected}"),
-        Odds::Squared(square) => {
+pub(crate) fn check_amplitude_ratio(amplitude_ratio: AmplitudeRatio, expected: f64, allowed: f64) {
+    match amplitude_ratio {
+        AmplitudeRatio::Log(log) => assert!((log - expected).abs() <= allowed, "{log} {expected}"),
+        AmplitudeRatio::Squared(square) => {
             let ratio = (square / (2.0 * expected).exp()).ln();
             assert!(ratio.abs() <= 2.0 * allowed, "{square} {expected}: {ratio} of {allowed}");
         }
@@ -52,12 +52,12 @@ impl<R: Ratios> WithSimd for Flips<'_, R> {
         let opposite: Vec<bool> = sites[1..].iter().map(|&site| last[site] != last[sites[0]]).collect();
         let mut change = R::Change::default();
         ratios.prepare(simd, &mut change, sites, &opposite);
-        let reversed = [last[sites[0]] == 1; TOGETHER];
-        ratios.ratios(simd, &change, 1, [samples.len() - 1; TOGETHER], reversed)[0]
+        let reversed = [last[sites[0]] == 1; RATIOS_PER_BLOCK];
+        ratios.ratios(simd, &change, 1, [samples.len() - 1; RATIOS_PER_BLOCK], reversed)[0]
     }
 }
 
-/// Moves at random: the odds of each are compared with what `log_psi` says.
+/// Moves at random: the amplitude ratio of each is compared with what `log_psi` says.
 struct Steps<'a, W, F> {
     walker: W,
     rng: &'a mut StdRng,
@@ -82,12 +82,12 @@ impl<W: Walker, F: Fn(&[LocalIndex]) -> Complex<f64>> WithSimd for Steps<'_, W, 
                     sites.push(site);
                 }
             }
-            let odds = walker.odds(simd, &indices, &sites);
+            let amplitude_ratio = walker.amplitude_ratio(simd, &indices, &sites);
             let there = flipped(&indices, sites.iter().map(|&site| site as usize));
             let log_there = log_psi(&there).re;
             let expected = log_there - log_here;
             let allowed = tolerance * (1.0 + log_here.abs() + log_there.abs());
-            check_odds(odds, expected, allowed);
+            check_amplitude_ratio(amplitude_ratio, expected, allowed);
             // Where ψ is nearly 0 no chain goes, and all errors are large.
             if rng.random::<f64>() < (2.0 * expected).exp().max(0.1) && expected > -30.0 {
                 (indices, log_here) = (there, log_there);

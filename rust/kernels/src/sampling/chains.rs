@@ -72,10 +72,13 @@ impl<W: Walker, R: TransitionRule> WithSimd for Chain<'_, W, R> {
                 // How much likelier the way back is proposed than the way there.
                 let Some(correction) = rule.propose(&mut rng, &indices, &mut change) else { continue };
                 let uniform: f64 = rng.random();
-                let odds =
-                    if change.is_empty() { 1.0 } else { walker.odds(simd, &indices, &change.sites).to_the(power) };
+                let amplitude_ratio = if change.is_empty() {
+                    1.0
+                } else {
+                    walker.amplitude_ratio(simd, &indices, &change.sites).to_the(power)
+                };
                 // Not accepted if it isn't a number.
-                if uniform < odds * correction {
+                if uniform < amplitude_ratio * correction {
                     accepted += 1;
                     if !change.is_empty() {
                         change.apply(&mut indices);
@@ -95,7 +98,7 @@ impl<W: Walker, R: TransitionRule> WithSimd for Chain<'_, W, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::amplitudes::Odds;
+    use crate::amplitudes::AmplitudeRatio;
     use crate::numbers::each_level;
     use crate::sampling::rules::Local;
 
@@ -110,11 +113,11 @@ mod tests {
             self.visited = indices.to_vec();
         }
 
-        fn odds<S: Simd>(&mut self, _: S, indices: &[LocalIndex], sites: &[u32]) -> Odds {
+        fn amplitude_ratio<S: Simd>(&mut self, _: S, indices: &[LocalIndex], sites: &[u32]) -> AmplitudeRatio {
             assert_eq!(indices, self.visited);
             let log: f64 =
                 sites.iter().map(|&site| if indices[site as usize] == 0 { self.up.ln() } else { -self.up.ln() }).sum();
-            if sites[0] == 0 { Odds::Log(log) } else { Odds::Squared((2.0 * log).exp()) }
+            if sites[0] == 0 { AmplitudeRatio::Log(log) } else { AmplitudeRatio::Squared((2.0 * log).exp()) }
         }
 
         fn accept<S: Simd>(&mut self, _: S, indices: &[LocalIndex]) {

@@ -2,7 +2,7 @@
 //!
 //! A chain goes on by itself until it has proposed so many configurations whose amplitudes it doesn't know: the next
 //! one, and those that it proposes if the ones before are rejected. It goes back to where it proposed the first, and is
-//! told what the amplitudes are. Then it makes the same moves again, up to the first proposal that is accepted, and goes
+//! given the amplitudes. Then it makes the same moves again, up to the first proposal that is accepted, and goes
 //! on from there. So a chain is the same however many amplitudes are evaluated at once; those that it asked for in vain
 //! had no influence.
 
@@ -57,7 +57,7 @@ impl Estimate {
     }
 }
 
-/// Whether a move is accepted, to where this is the logarithm of |ψ|^p; None if the errors are too large to tell.
+/// Whether a move is accepted, to where this is the logarithm of |ψ|^p; None if the errors are too large to decide.
 fn is_accepted(uniform: f64, correction: f64, from: Estimate, to: Estimate) -> Option<bool> {
     // Not accepted if it isn't a number.
     let accepted = |difference: f64| uniform < difference.exp() * correction;
@@ -121,31 +121,31 @@ impl<'a, T: Real, R: TransitionRule> Proposer<'a, T, R> {
     /// moves. Before the first time nothing is kept of it: all is zero.
     ///
     /// Where there is room for more proposals than are made, they are the configuration of the chain.
-    pub fn proceed(&mut self, conversation: &mut Conversation<T>) {
-        dispatch(Proceed { proposer: self, conversation });
+    pub fn proceed(&mut self, request: &mut EvaluationRequest<T>) {
+        dispatch(Proceed { proposer: self, request });
     }
 }
 
-/// A chain, what it is told, and what it says.
+/// A chain, the amplitudes that it has asked for, and the next ones that it asks for.
 #[derive(Debug)]
-pub struct Conversation<'a, T> {
+pub struct EvaluationRequest<'a, T> {
     /// The number of the chain among all.
     pub number: u64,
     /// The chain.
     pub chain: Chain<'a, T>,
-    /// The logarithms of |ψ|^p of what it has proposed last.
+    /// The logarithms of |ψ|^p of its last proposals.
     pub answers: Vec<Estimate>,
     /// What it proposes, as many configurations as answers.
     pub proposals: &'a mut [LocalIndex],
     /// What the first layer makes of them.
     pub sums: &'a mut [T],
     /// What it waits for.
-    pub asks: Question,
+    pub pending: Pending,
 }
 
 /// What a chain waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Question {
+pub enum Pending {
     /// The amplitudes of its proposals.
     Proposals,
     /// Those of its configuration and its first proposal, without an error.
@@ -157,7 +157,7 @@ pub enum Question {
 /// What [`Proposer::proceed`] does.
 struct Proceed<'p, 'a, 'c, T, R> {
     proposer: &'p mut Proposer<'a, T, R>,
-    conversation: &'p mut Conversation<'c, T>,
+    request: &'p mut EvaluationRequest<'c, T>,
 }
 
 impl<T: Real, R: TransitionRule> WithSimd for Proceed<'_, '_, '_, T, R> {
@@ -166,7 +166,7 @@ impl<T: Real, R: TransitionRule> WithSimd for Proceed<'_, '_, '_, T, R> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let Proposer { sampling, rule, layer, change } = self.proposer;
-        let Conversation { number, chain, answers, proposals, sums, asks } = self.conversation;
+        let EvaluationRequest { number, chain, answers, proposals, sums, pending } = self.request;
         let Chain { indices, log_prob, progress, random, rule: kept, sums: own_sums, samples, log_probs } = chain;
         if **progress == [0; PROGRESS_WORDS] {
             rule.visit(indices);
@@ -182,7 +182,7 @@ impl<T: Real, R: TransitionRule> WithSimd for Proceed<'_, '_, '_, T, R> {
         let mut answers = answers[..asked as usize].iter();
         let mut proposals = proposals.chunks_exact_mut(sites);
         let mut sums = EqualRows::new(sums, layer.width());
-        (*asks, asked) = (Question::Nothing, 0);
+        (*pending, asked) = (Pending::Nothing, 0);
         // How far the chain is known to go: random numbers and moves.
         let mut known = None;
         while moves < all && proposals.len() > 0 {
@@ -210,10 +210,10 @@ impl<T: Real, R: TransitionRule> WithSimd for Proceed<'_, '_, '_, T, R> {
                 asked += 1;
                 rule.reject();
                 if is_known {
-                    *asks = Question::Exactly;
+                    *pending = Pending::Exactly;
                     break;
                 }
-                *asks = Question::Proposals;
+                *pending = Pending::Proposals;
                 continue;
             };
             if known.is_some() {
@@ -255,7 +255,7 @@ impl<T: Real, R: TransitionRule> WithSimd for Proceed<'_, '_, '_, T, R> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::amplitudes::{Odds, Walker};
+    use crate::amplitudes::{AmplitudeRatio, Walker};
     use crate::numbers::each_level;
     use crate::sampling::rules::testing::by_site;
     use crate::sampling::rules::{ClusterTables, Clusters, Exchange, Local};
@@ -275,12 +275,12 @@ pub(super) mod tests {
             self.0 = indices.to_vec();
         }
 
-        fn odds<S: Simd>(&mut self, _: S, indices: &[LocalIndex], sites: &[u32]) -> Odds {
+        fn amplitude_ratio<S: Simd>(&mut self, _: S, indices: &[LocalIndex], sites: &[u32]) -> AmplitudeRatio {
             let mut there = indices.to_vec();
             for &site in sites {
                 there[site as usize] ^= 1;
             }
-            Odds::Log(log_psi(&there) - log_psi(indices))
+            AmplitudeRatio::Log(log_psi(&there) - log_psi(indices))
         }
 
         fn accept<S: Simd>(&mut self, _: S, _: &[LocalIndex]) {}
@@ -319,15 +319,15 @@ pub(super) mod tests {
             }
         }
 
-        /// A conversation that asks for the amplitudes of these proposals at once.
-        pub(in crate::sampling) fn conversation<'a>(
+        /// A request that asks for the amplitudes of these proposals at once.
+        pub(in crate::sampling) fn request<'a>(
             &'a mut self,
             number: u64,
             proposals: &'a mut [LocalIndex],
             sums: &'a mut [f64],
-        ) -> Conversation<'a, f64> {
-            let together = proposals.len() / self.indices.len();
-            Conversation {
+        ) -> EvaluationRequest<'a, f64> {
+            let n_speculative = proposals.len() / self.indices.len();
+            EvaluationRequest {
                 number,
                 chain: Chain {
                     indices: &mut self.indices,
@@ -339,36 +339,36 @@ pub(super) mod tests {
                     samples: &mut self.samples,
                     log_probs: &mut self.log_probs,
                 },
-                answers: vec![Estimate::UNKNOWN; together],
+                answers: vec![Estimate::UNKNOWN; n_speculative],
                 proposals,
                 sums,
-                asks: Question::Proposals,
+                pending: Pending::Proposals,
             }
         }
     }
 
-    /// The samples of a chain that asks for `together` amplitudes at once, how many moves were accepted, how often it
+    /// The samples of a chain that asks for `n_speculative` amplitudes at once, how many moves were accepted, how often it
     /// asked. The sums of the first layer with these constants come with each proposal.
     #[allow(clippy::too_many_arguments, reason = "all of a chain")]
-    fn asking<R: TransitionRule>(
+    fn run_chain<R: TransitionRule>(
         sampling: &Sampling,
         power: f64,
         rule: R,
         start: &[LocalIndex],
         length: usize,
-        together: usize,
+        n_speculative: usize,
         layer: &FirstLayer<f64>,
         constants: &[f64],
     ) -> (Vec<LocalIndex>, u64, usize) {
         let width = constants.len();
         let mut kept = Kept::at(start, power * log_psi(start), rule.kept(), width, length);
-        let (mut proposals, mut sums) = (vec![9; start.len() * together], vec![9.0; width * together]);
+        let (mut proposals, mut sums) = (vec![9; start.len() * n_speculative], vec![9.0; width * n_speculative]);
         let mut proposer = Proposer::new(sampling, rule, *layer);
         let mut calls = 0;
-        let mut conversation = kept.conversation(3, &mut proposals, &mut sums);
+        let mut request = kept.request(3, &mut proposals, &mut sums);
         loop {
-            proposer.proceed(&mut conversation);
-            let Conversation { asks: Question::Proposals, proposals, sums, answers, .. } = &mut conversation else {
+            proposer.proceed(&mut request);
+            let EvaluationRequest { pending: Pending::Proposals, proposals, sums, answers, .. } = &mut request else {
                 break;
             };
             calls += 1;
@@ -383,7 +383,7 @@ pub(super) mod tests {
                 *answer = Estimate::exact(power * log_psi(proposal));
             }
         }
-        assert_eq!(conversation.asks, Question::Nothing);
+        assert_eq!(request.pending, Pending::Nothing);
         for (sample, &log_prob) in kept.samples.chunks(start.len()).zip(&kept.log_probs) {
             assert_eq!(log_prob, power * log_psi(sample));
         }
@@ -396,7 +396,7 @@ pub(super) mod tests {
     proptest! {
         #[test]
         fn a_chain_is_the_same_however_many_amplitudes_it_asks_for(
-            seed: u32, power in 0.5..3.0, sweep in 1_usize..7, length in 1_usize..20, together in 1_usize..7,
+            seed: u32, power in 0.5..3.0, sweep in 1_usize..7, length in 1_usize..20, n_speculative in 1_usize..7,
         ) {
             let sampling = Sampling { key: [seed; KEY_WORDS], sweep };
             let start = [0, 1, 0, 1, 1, 0];
@@ -415,7 +415,7 @@ pub(super) mod tests {
                         sampling::run(&sampling, power, 3, &mut Known(Vec::new()), &mut $rule, &start, &mut expected);
                     for _ in each_level() {
                         let (samples, asked_accepted, calls) =
-                            asking(&sampling, power, $rule, &start, length, together, &layer, &constants);
+                            run_chain(&sampling, power, $rule, &start, length, n_speculative, &layer, &constants);
                         prop_assert_eq!((&samples, asked_accepted), (&expected, accepted));
                         prop_assert!(calls <= sweep * length);
                     }
@@ -431,7 +431,8 @@ pub(super) mod tests {
     fn several_at_once_take_fewer_calls() {
         let sampling = Sampling { key: [5; KEY_WORDS], sweep: 4 };
         let layer = FirstLayer::new(6, 2, &[], &[]).expect("no table");
-        let calls = |together| asking(&sampling, 2.0, Local::new(&[2; 6]), &[0; 6], 500, together, &layer, &[]).2;
+        let calls =
+            |n_speculative| run_chain(&sampling, 2.0, Local::new(&[2; 6]), &[0; 6], 500, n_speculative, &layer, &[]).2;
         assert_eq!(calls(1), 2000);
         assert!(calls(4) < 1500, "{}", calls(4));
     }
@@ -446,10 +447,10 @@ pub(super) mod tests {
         let (mut sums, mut proposal) = ([9.0; 8], [9; 6]);
         let mut largest = 0.0_f64;
         let mut proposer = Proposer::new(&sampling, Local::new(&[2; 6]), layer);
-        let mut conversation = kept.conversation(0, &mut proposal, &mut sums);
-        while conversation.asks == Question::Proposals {
-            proposer.proceed(&mut conversation);
-            let Conversation { proposals, sums, answers, .. } = &mut conversation;
+        let mut request = kept.request(0, &mut proposal, &mut sums);
+        while request.pending == Pending::Proposals {
+            proposer.proceed(&mut request);
+            let EvaluationRequest { proposals, sums, answers, .. } = &mut request;
             answers[0] = Estimate::exact(2.0 * log_psi(proposals));
             let mut expected = constants;
             layer.evaluate(proposals, &mut expected);
@@ -465,7 +466,7 @@ pub(super) mod tests {
         let (sampling, length) = (Sampling { key: [6; KEY_WORDS], sweep: 6 }, 20_000);
         let sizes = [3, 2, 4];
         let layer = FirstLayer::new(3, 4, &[], &[]).expect("no table");
-        let (samples, ..) = asking(&sampling, 2.0, Local::new(&sizes), &[2, 0, 3], length, 3, &layer, &[]);
+        let (samples, ..) = run_chain(&sampling, 2.0, Local::new(&sizes), &[2, 0, 3], length, 3, &layer, &[]);
         let all = (0..3).flat_map(|a| (0..2).flat_map(move |b| (0..4).map(move |c| [a, b, c])));
         let weight = |indices: [LocalIndex; 3]| (2.0 * log_psi(&indices)).exp();
         let norm: f64 = all.clone().map(weight).sum();
@@ -501,11 +502,11 @@ pub(super) mod tests {
         let layer = FirstLayer::new(2, 2, &[], &[]).expect("no table");
         for (answer, log_prob, moves) in [(f64::NAN, 0.0, false), (0.0, f64::NEG_INFINITY, true)] {
             let (mut kept, mut proposals) = (Kept::at(&[0, 0], log_prob, 0, 0, 1), [9; 2]);
-            let mut conversation = kept.conversation(0, &mut proposals, &mut []);
-            for asks in [Question::Proposals, Question::Nothing] {
-                Proposer::new(&sampling, Local::new(&[2, 2]), layer).proceed(&mut conversation);
-                assert_eq!(conversation.asks, asks);
-                conversation.answers[0] = Estimate::exact(answer);
+            let mut request = kept.request(0, &mut proposals, &mut []);
+            for pending in [Pending::Proposals, Pending::Nothing] {
+                Proposer::new(&sampling, Local::new(&[2, 2]), layer).proceed(&mut request);
+                assert_eq!(request.pending, pending);
+                request.answers[0] = Estimate::exact(answer);
             }
             assert_eq!(kept.samples != [0, 0], moves);
             assert_eq!(kept.progress[..3], [1, 0, u32::from(moves)]);

@@ -20,7 +20,7 @@ pub struct LocalStates<'a, S> {
 }
 
 /// So many sites are compared at once.
-const TOGETHER: usize = 16;
+const SITES_PER_BLOCK: usize = 16;
 
 /// A sample as its connected configurations are made from it.
 #[derive(Debug, Clone)]
@@ -119,15 +119,16 @@ impl<'a, S: Sample> LocalStates<'a, S> {
         vectorized(
             #[inline(always)]
             || {
-                let ((parts, _), (of_sample, _)) = (x.as_chunks::<TOGETHER>(), values.as_chunks::<TOGETHER>());
+                let ((parts, _), (of_sample, _)) =
+                    (x.as_chunks::<SITES_PER_BLOCK>(), values.as_chunks::<SITES_PER_BLOCK>());
                 for (part, (x, values)) in parts.iter().zip(of_sample).enumerate() {
                     // No branch for each site, so that this is vector code.
                     let differing = x.iter().zip(values).fold(0_u8, |found, (x, value)| found | u8::from(x != value));
                     if differing != 0 {
-                        self.find_in(sample, part * TOGETHER, indices, values, x, changes)?;
+                        self.find_in(sample, part * SITES_PER_BLOCK, indices, values, x, changes)?;
                     }
                 }
-                let rest = parts.len() * TOGETHER;
+                let rest = parts.len() * SITES_PER_BLOCK;
                 self.find_in(sample, rest, indices, &values[rest..], &x[rest..], changes)
             },
         )

@@ -3,7 +3,7 @@
 use super::Fermions;
 use super::moves::Moves;
 use crate::Error;
-use crate::amplitudes::{Ratios, TOGETHER};
+use crate::amplitudes::{RATIOS_PER_BLOCK, Ratios};
 use crate::connected::terms::BLOCK;
 use crate::sites::LocalIndex;
 use pulp::Simd;
@@ -76,10 +76,10 @@ impl<F: Fermions> Ratios for Amplitudes<'_, F> {
         _: S,
         change: &Change,
         n: usize,
-        samples: [usize; TOGETHER],
-        reversed: [bool; TOGETHER],
-    ) -> [F::Number; TOGETHER] {
-        let mut ratios = [F::Number::default(); TOGETHER];
+        samples: [usize; RATIOS_PER_BLOCK],
+        reversed: [bool; RATIOS_PER_BLOCK],
+    ) -> [F::Number; RATIOS_PER_BLOCK] {
+        let mut ratios = [F::Number::default(); RATIOS_PER_BLOCK];
         // Where a sector has another number of fermions ψ is 0.
         if !change.there.conserve() {
             return ratios;

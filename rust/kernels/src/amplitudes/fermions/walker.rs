@@ -3,7 +3,7 @@
 use super::moves::Moves;
 use super::{Fermions, Orbital};
 use crate::Error;
-use crate::amplitudes::{self, Odds};
+use crate::amplitudes::{self, AmplitudeRatio};
 use crate::sites::LocalIndex;
 use pulp::{NullaryFnOnce, Simd};
 
@@ -36,26 +36,26 @@ impl<F: Fermions> amplitudes::Walker for Walker<'_, F> {
     }
 
     #[inline(always)]
-    fn odds<S: Simd>(&mut self, _: S, indices: &[LocalIndex], sites: &[u32]) -> Odds {
+    fn amplitude_ratio<S: Simd>(&mut self, _: S, indices: &[LocalIndex], sites: &[u32]) -> AmplitudeRatio {
         let changes = sites.iter().map(|&site| {
             let site = site as usize;
             (site, self.fermions.is_occupied(site, indices[site]))
         });
         self.moves.set(self.fermions.modes(), changes);
         if !self.moves.conserve() {
-            return Odds::Squared(0.0);
+            return AmplitudeRatio::Squared(0.0);
         }
         if self.fermions.is_zero(&self.state) {
             // Any other amplitude is infinitely larger; if it is 0, too, the ratio is no number.
             let there = self.fermions.psi_there(&self.state, &self.moves);
-            return Odds::Log(if there.is_zero() { f64::NAN } else { f64::INFINITY });
+            return AmplitudeRatio::Log(if there.is_zero() { f64::NAN } else { f64::INFINITY });
         }
         for (index, summand) in self.summands.iter_mut().enumerate() {
             *summand = self.fermions.summand(&self.state, index, &self.moves);
         }
         let modulus = Orbital::sum(&self.summands).modulus();
         let squared = modulus * modulus;
-        if squared.is_normal() { Odds::Squared(squared) } else { Odds::Log(modulus.ln()) }
+        if squared.is_normal() { AmplitudeRatio::Squared(squared) } else { AmplitudeRatio::Log(modulus.ln()) }
     }
 
     #[inline(always)]
@@ -141,14 +141,20 @@ mod tests {
                     next[site as usize] ^= 1;
                 }
                 let there = (self.psi)(&next).norm();
-                let odds = walker.odds(simd, &indices, &sites).to_the(1.0);
+                let amplitude_ratio = walker.amplitude_ratio(simd, &indices, &sites).to_the(1.0);
                 let expected = there / here;
                 if here == 0.0 {
-                    assert!(if there == 0.0 { odds.is_nan() } else { odds == f64::INFINITY }, "{odds} {there}");
+                    assert!(
+                        if there == 0.0 { amplitude_ratio.is_nan() } else { amplitude_ratio == f64::INFINITY },
+                        "{amplitude_ratio} {there}"
+                    );
                 } else {
-                    assert!((odds - expected).abs() <= 1e-10 * (1.0 + expected), "{odds} instead of {expected}");
+                    assert!(
+                        (amplitude_ratio - expected).abs() <= 1e-10 * (1.0 + expected),
+                        "{amplitude_ratio} instead of {expected}"
+                    );
                 }
-                if self.rng.random::<f64>() < odds * odds {
+                if self.rng.random::<f64>() < amplitude_ratio * amplitude_ratio {
                     (indices, here) = (next, there);
                     walker.accept(simd, &indices);
                 }
@@ -190,7 +196,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
-        fn odds_along_chains(
+        fn amplitude_ratios_along_chains(
             modes in 1_usize..=8, fermions in proptest::collection::vec(0.0..=1.0_f64, 1..=3), determinants in 1_usize..=3,
             holes in 0_usize..=24, seed: u64
         ) {
@@ -209,7 +215,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
-        fn odds_of_pairs_along_chains(modes in 1_usize..=10, share in 0.0..=1.0_f64, summands in 1_usize..=3, seed: u64) {
+        fn amplitude_ratios_of_pairs_along_chains(modes in 1_usize..=10, share in 0.0..=1.0_f64, summands in 1_usize..=3, seed: u64) {
             let rng = &mut StdRng::seed_from_u64(seed);
             let fermions = (share * modes as f64 / 2.0).floor() as usize * 2;
             let real = RandomPfaffians::<1>::new(rng, modes, fermions, summands);

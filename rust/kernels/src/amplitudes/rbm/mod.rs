@@ -17,7 +17,7 @@
 
 use crate::Error;
 use crate::amplitudes::sums::{Changed, sum_rows};
-use crate::amplitudes::{Ratios, TOGETHER};
+use crate::amplitudes::{RATIOS_PER_BLOCK, Ratios};
 use crate::connected::terms::BLOCK;
 use crate::error::check;
 use crate::numbers::{Algebra, CACHE_LINE, MULTIPLE, Planes, Real, complex, dispatch, planes, planes_mut};
@@ -196,7 +196,7 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Amplitudes<'a, T, A, P> {
 const CACHED: usize = 40 << 10;
 
 /// Ratios are evaluated by so many or twice as many.
-const HALF: usize = TOGETHER / 2;
+const HALF: usize = RATIOS_PER_BLOCK / 2;
 
 impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> {
     type Ratio = A::Factor;
@@ -204,7 +204,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
 
     fn cached(&self) -> usize {
         let of_sample = P * self.machine.tables.units * size_of::<T>();
-        (CACHED / of_sample.max(1)).clamp(TOGETHER, BLOCK) / HALF * HALF
+        (CACHED / of_sample.max(1)).clamp(RATIOS_PER_BLOCK, BLOCK) / HALF * HALF
     }
 
     #[inline(always)]
@@ -232,13 +232,13 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
         simd: S,
         row: &Row<T, A, P>,
         n: usize,
-        samples: [usize; TOGETHER],
-        reversed: [bool; TOGETHER],
-    ) -> [A::Factor; TOGETHER] {
-        let mut ratios = [A::Factor::default(); TOGETHER];
+        samples: [usize; RATIOS_PER_BLOCK],
+        reversed: [bool; RATIOS_PER_BLOCK],
+    ) -> [A::Factor; RATIOS_PER_BLOCK] {
+        let mut ratios = [A::Factor::default(); RATIOS_PER_BLOCK];
         // Of complex numbers never all at once: a processor hasn't more registers.
         if P == 1 && n > HALF {
-            self.at_samples::<S, TOGETHER>(simd, row, &samples, &reversed, &mut ratios);
+            self.at_samples::<S, RATIOS_PER_BLOCK>(simd, row, &samples, &reversed, &mut ratios);
         } else {
             self.at_samples::<S, HALF>(simd, row, &samples[..HALF], &reversed[..HALF], &mut ratios[..HALF]);
             if n > HALF {
@@ -305,17 +305,17 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{RngExt, SeedableRng};
 
-    /// The ratios of `TOGETHER` samples, with some sites flipped.
+    /// The ratios of `RATIOS_PER_BLOCK` samples, with some sites flipped.
     struct Flips<'a, 'm, T, A, const P: usize> {
         machine: &'a Rbm<'m, T, A, P>,
         samples: &'a [Vec<LocalIndex>],
         sites: &'a [usize],
         opposite: &'a [bool],
-        reversed: [bool; TOGETHER],
+        reversed: [bool; RATIOS_PER_BLOCK],
     }
 
     impl<T: Real, A: Algebra<P>, const P: usize> WithSimd for Flips<'_, '_, T, A, P> {
-        type Output = [A::Factor; TOGETHER];
+        type Output = [A::Factor; RATIOS_PER_BLOCK];
 
         fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
             let Self { machine, samples, sites, opposite, reversed } = self;
@@ -323,7 +323,7 @@ mod tests {
             amplitudes.visit(simd, &samples.concat(), samples.len());
             let mut row = Row::default();
             amplitudes.prepare(simd, &mut row, sites, opposite);
-            amplitudes.ratios(simd, &row, TOGETHER, std::array::from_fn(|sample| sample), reversed)
+            amplitudes.ratios(simd, &row, RATIOS_PER_BLOCK, std::array::from_fn(|sample| sample), reversed)
         }
     }
 
@@ -340,9 +340,9 @@ mod tests {
         let spins = Sites::new(sites, vec![SPIN], &[]).expect("spins");
         let flips: Vec<usize> = (0..sites).filter(|_| rng.random()).collect();
         let Some((first, others)) = flips.split_first() else { return };
-        let mut samples = random_samples(rng, &spins, TOGETHER);
+        let mut samples = random_samples(rng, &spins, RATIOS_PER_BLOCK);
         // All of them agree with the first sample on the flipped sites, or are the other way on all.
-        let reversed: [bool; TOGETHER] = std::array::from_fn(|sample| samples[sample][*first] == 1);
+        let reversed: [bool; RATIOS_PER_BLOCK] = std::array::from_fn(|sample| samples[sample][*first] == 1);
         let pattern: Vec<LocalIndex> = flips.iter().map(|_| rng.random_range(0..2)).collect();
         for (sample, &reversed) in samples.iter_mut().zip(&reversed) {
             for (&site, &index) in flips.iter().zip(&pattern) {

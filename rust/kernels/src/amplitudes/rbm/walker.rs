@@ -2,7 +2,7 @@
 
 use super::{Extent, Rbm, RbmTables, zeros};
 use crate::amplitudes::sums::{Changed, sum_rows};
-use crate::amplitudes::{self, Odds};
+use crate::amplitudes::{self, AmplitudeRatio};
 use crate::numbers::{Algebra, Planes, Real, add_signed, at, lanes, planes, planes_mut, sign, vectors, vectors_mut};
 use crate::sites::LocalIndex;
 use aligned_vec::AVec;
@@ -74,7 +74,7 @@ macro_rules! with_flips {
 struct Proposal {
     /// The sites, and whether they go from their second to their first state.
     flips: Vec<(usize, bool)>,
-    /// The sum of ln |cosh θ| there, if the odds were found by it.
+    /// The sum of ln |cosh θ| there, if the amplitude ratio was found by it.
     log_cosh: Option<f64>,
 }
 
@@ -206,9 +206,9 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
         T::least_of_lanes(simd, least).into()
     }
 
-    /// The odds by sums of ln cosh, where A could cancel or its product overflow.
+    /// The amplitude ratio by sums of ln cosh, where A could cancel or its product overflow.
     #[inline(always)]
-    fn odds_by_log_cosh<S: Simd>(&mut self, simd: S) -> Odds {
+    fn amplitude_ratio_by_log_cosh<S: Simd>(&mut self, simd: S) -> AmplitudeRatio {
         self.renew_theta(simd);
         let RbmTables { delta, bias, .. } = self.machine.tables;
         let before = match self.log_cosh {
@@ -227,7 +227,7 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
         }
         let after = A::sum_of_log_cosh(planes(&self.proposed));
         (self.log_cosh, self.proposal.log_cosh) = (Some(before), Some(after));
-        Odds::Log(after - before + of_bias)
+        AmplitudeRatio::Log(after - before + of_bias)
     }
 }
 
@@ -247,7 +247,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> amplitudes::Walker for Walker<'_, T
     }
 
     #[inline(always)]
-    fn odds<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], sites: &[u32]) -> Odds {
+    fn amplitude_ratio<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], sites: &[u32]) -> AmplitudeRatio {
         let machine = self.machine;
         let (mut of_bias, mut largest, mut reach, mut reach_of_units) = (1.0, 0.0, 0.0, 0.0);
         self.proposal.flips.clear();
@@ -267,7 +267,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> amplitudes::Walker for Walker<'_, T
             || 2.0 * reach > f64::RANGE
             || (in_doubles && scale * self.largest_sum(lanes::<T, S>()) > T::RANGE)
         {
-            return self.odds_by_log_cosh(simd);
+            return self.amplitude_ratio_by_log_cosh(simd);
         }
         if self.tanh_is_behind {
             self.renew_tanh(simd);
@@ -279,7 +279,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> amplitudes::Walker for Walker<'_, T
         } else {
             T::product_of_lanes(simd, product).into()
         };
-        Odds::Squared(if A::SQUARED { product } else { product * product } * of_bias)
+        AmplitudeRatio::Squared(if A::SQUARED { product } else { product * product } * of_bias)
     }
 
     #[inline(always)]
@@ -320,7 +320,8 @@ mod tests {
     use super::*;
     use crate::amplitudes::Walker as _;
     use crate::amplitudes::testing::{
-        RandomRbm, check_odds, compare_steps, flipped, log_cosh_of_complex, log_cosh_of_pair, log_cosh_of_real,
+        RandomRbm, check_amplitude_ratio, compare_steps, flipped, log_cosh_of_complex, log_cosh_of_pair,
+        log_cosh_of_real,
     };
     use crate::numbers::{Complexes, Pairs, Reals, dispatch, each_level};
     use proptest::prelude::*;
@@ -333,7 +334,7 @@ mod tests {
 
         /// Along a chain, past the move at which θ is summed up anew.
         #[test]
-        fn odds_are_those_of_two_evaluations(
+        fn amplitude_ratios_are_those_of_two_evaluations(
             sites in 1_usize..=12, units in 0_usize..=40,
             scale in prop_oneof![Just(0.1_f64), Just(0.7), Just(2.0), Just(6.0)], seed: u64
         ) {
@@ -377,7 +378,7 @@ mod tests {
             walker.visit(simd, &indices);
             for flip in 0..flips {
                 let site = flip % indices.len();
-                walker.odds(simd, &indices, &[site as u32]);
+                walker.amplitude_ratio(simd, &indices, &[site as u32]);
                 indices = flipped(&indices, [site]);
                 walker.accept(simd, &indices);
             }
@@ -423,8 +424,9 @@ mod tests {
             for number in 1..1_usize << start.len() {
                 let sites = (0..start.len()).filter(|site| number >> site & 1 == 1);
                 let there = flipped(&start, sites.clone());
-                let odds = walker.odds(simd, &start, &sites.map(|site| site as u32).collect::<Vec<_>>());
-                check_odds(odds, log_psi(&there) - log_psi(&start), 1e-12);
+                let amplitude_ratio =
+                    walker.amplitude_ratio(simd, &start, &sites.map(|site| site as u32).collect::<Vec<_>>());
+                check_amplitude_ratio(amplitude_ratio, log_psi(&there) - log_psi(&start), 1e-12);
             }
         }
     }

@@ -31,7 +31,7 @@ const UNIT: usize = 192;
 pub const BLOCK: usize = 8;
 
 /// So many panels of lanes are updated together, so that the numbers they are multiplied with are read once for all of them.
-const TOGETHER: usize = 8;
+const PANELS_PER_BLOCK: usize = 8;
 
 /// So many columns are one piece of work on the way back.
 const COLUMNS: usize = 512;
@@ -216,7 +216,7 @@ fn update_by<T: Real, D: Deal, const P: usize, const Q: usize>(
             );
         })?;
         let first = share.panels_of(step, height).start * width * height;
-        each(deal, panels[first..].chunks_mut(TOGETHER * width * height), |panels| {
+        each(deal, panels[first..].chunks_mut(PANELS_PER_BLOCK * width * height), |panels| {
             let subtract = SubtractRows { panels, width, depth, singles: &singles, outputs: P * of_panel };
             with_subnormals(|| on_blocks(subtract));
         })?;
@@ -375,7 +375,7 @@ fn factor_by<T: Real, D: Deal, const P: usize, const Q: usize>(
     write_vectors::<T, P, Q>(system, &part, &mut vectors[Q * done..][..Q * of_panel]);
     let width = P * share.side() * height;
     let first = share.panels_of(step, height).start * width;
-    each(deal, panels[first..].chunks_mut(TOGETHER * width), |panels| {
+    each(deal, panels[first..].chunks_mut(PANELS_PER_BLOCK * width), |panels| {
         for panel in panels.chunks_exact_mut(width) {
             let lanes = &mut panel[P * done * height..][..columns * height];
             with_subnormals(|| on_blocks(Triangular::<T, P> { lanes, singles, inverse, depth: columns }));

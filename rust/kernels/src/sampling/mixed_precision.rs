@@ -1,4 +1,4 @@
-//! Chains that are told by a network.
+//! Chains whose moves a network decides.
 //!
 //! Dense layers in single precision decide most moves: they take half as long, and say by how much they are off at most. Where
 //! that leaves a move open, double precision decides. So each move is decided as double precision alone would.
@@ -7,11 +7,11 @@ use crate::Error;
 use crate::network::{Lanes, Program, Rounded, of_rounding};
 use crate::numbers::Real;
 use crate::sampling::rules::TransitionRule;
-use crate::sampling::{Conversation, Estimate, Proposer, Question};
+use crate::sampling::{Estimate, EvaluationRequest, Pending, Proposer};
 
-/// A network that tells chains the logarithm of |ψ|^p.
+/// A network that gives chains the logarithm of |ψ|^p.
 #[derive(Debug)]
-pub struct Teller<T> {
+pub struct MixedPrecision<T> {
     /// From a first layer's sums to ln ψ, in two results if that is complex.
     program: Program<T>,
     rounded: Option<Rounded>,
@@ -26,7 +26,7 @@ const OPEN: usize = 8;
 const AT_LEAST: usize = 256;
 
 /// So many samples are evaluated at once.
-const TOGETHER: usize = 64;
+const SAMPLES_PER_BLOCK: usize = 64;
 
 /// Sums of a first layer, as many as there are rows, and what the network makes of them.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl<T: Real> Rows<T> {
     }
 }
 
-impl<T: Real> Teller<T> {
+impl<T: Real> MixedPrecision<T> {
     /// Of the program with these words and tables and this power p, for threads that make so many moves each.
     pub fn new(words: &[i32], tables: &[T], power: T, moves: usize) -> Result<Self, Error> {
         let program = Program::new(words, tables)?;
@@ -75,11 +75,11 @@ impl<T: Real> Teller<T> {
     }
 
     /// Has chains make all moves.
-    pub fn tell<R: TransitionRule>(&self, proposer: &mut Proposer<T, R>, conversations: &mut [Conversation<T>]) {
+    pub fn run_chains<R: TransitionRule>(&self, proposer: &mut Proposer<T, R>, requests: &mut [EvaluationRequest<T>]) {
         let width = proposer.layer().width();
         let (mut exact, mut quick, mut errors) = (Rows::default(), Rows::<f32>::default(), Vec::new());
         // Fewer fill no vector in single precision.
-        let proposals: usize = conversations.iter().map(|conversation| conversation.answers.len()).sum();
+        let proposals: usize = requests.iter().map(|request| request.answers.len()).sum();
         let mut rounded = self.rounded.as_ref().filter(|_| proposals > Lanes::<T>::of_vector());
         let was_rounded = rounded.is_some();
         let (mut asked, mut open) = (0, 0);
@@ -87,21 +87,21 @@ impl<T: Real> Teller<T> {
             exact.sums.clear();
             quick.sums.clear();
             errors.clear();
-            for conversation in asking(conversations) {
-                proposer.proceed(conversation);
-                let Conversation { chain, sums, asks, .. } = conversation;
-                match asks {
-                    Question::Proposals if rounded.is_some() => {
+            for request in waiting(requests) {
+                proposer.proceed(request);
+                let EvaluationRequest { chain, sums, pending, .. } = request;
+                match pending {
+                    Pending::Proposals if rounded.is_some() => {
                         quick.sums.extend(sums.iter().map(|&sum| f32::nearest(sum.into())));
                         errors.extend(sums.chunks_exact(width).map(of_rounding));
                     }
-                    Question::Proposals => exact.sums.extend_from_slice(sums),
-                    Question::Exactly => {
+                    Pending::Proposals => exact.sums.extend_from_slice(sums),
+                    Pending::Exactly => {
                         exact.sums.extend_from_slice(chain.sums);
                         exact.sums.extend_from_slice(&sums[..width]);
                         open += 1;
                     }
-                    Question::Nothing => {}
+                    Pending::Nothing => {}
                 }
             }
             asked += errors.len();
@@ -114,11 +114,11 @@ impl<T: Real> Teller<T> {
             let mut estimates = of_quick.map(|(&log_psi, &error)| self.estimate(log_psi, error));
             let mut numbers = exact.log_psi.iter().map(|&log_psi| self.exact(log_psi));
             let mut is_waiting = false;
-            for Conversation { chain, answers, asks, .. } in asking(conversations) {
+            for EvaluationRequest { chain, answers, pending, .. } in waiting(requests) {
                 is_waiting = true;
-                match asks {
-                    Question::Proposals if rounded.is_some() => fill(answers, &mut estimates),
-                    Question::Exactly => fill([&mut chain.log_prob, &mut answers[0]], &mut numbers),
+                match pending {
+                    Pending::Proposals if rounded.is_some() => fill(answers, &mut estimates),
+                    Pending::Exactly => fill([&mut chain.log_prob, &mut answers[0]], &mut numbers),
                     _ => fill(answers, &mut numbers),
                 }
             }
@@ -130,8 +130,8 @@ impl<T: Real> Teller<T> {
             }
         }
         if was_rounded {
-            for conversation in conversations {
-                self.log_probs(proposer, &mut exact, conversation);
+            for request in requests {
+                self.log_probs(proposer, &mut exact, request);
             }
         }
     }
@@ -141,14 +141,14 @@ impl<T: Real> Teller<T> {
         &self,
         proposer: &Proposer<T, R>,
         rows: &mut Rows<T>,
-        conversation: &mut Conversation<T>,
+        request: &mut EvaluationRequest<T>,
     ) {
         let layer = proposer.layer();
-        let chain = &mut conversation.chain;
+        let chain = &mut request.chain;
         let sites = chain.indices.len().max(1);
         let others = chain.samples.len().saturating_sub(chain.log_probs.len() * sites);
         for (samples, log_probs) in
-            chain.samples[others..].chunks(TOGETHER * sites).zip(chain.log_probs.chunks_mut(TOGETHER))
+            chain.samples[others..].chunks(SAMPLES_PER_BLOCK * sites).zip(chain.log_probs.chunks_mut(SAMPLES_PER_BLOCK))
         {
             rows.sums.resize(log_probs.len() * layer.width(), T::default());
             for (sample, sums) in samples.chunks_exact(sites).zip(rows.sums.chunks_exact_mut(layer.width())) {
@@ -181,10 +181,10 @@ fn fill<'e>(places: impl IntoIterator<Item = &'e mut Estimate>, numbers: &mut im
 }
 
 /// The chains that haven't made all moves.
-fn asking<'c, 'a, T>(
-    conversations: &'c mut [Conversation<'a, T>],
-) -> impl Iterator<Item = &'c mut Conversation<'a, T>> {
-    conversations.iter_mut().filter(|conversation| conversation.asks != Question::Nothing)
+fn waiting<'c, 'a, T>(
+    requests: &'c mut [EvaluationRequest<'a, T>],
+) -> impl Iterator<Item = &'c mut EvaluationRequest<'a, T>> {
+    requests.iter_mut().filter(|request| request.pending != Pending::Nothing)
 }
 
 #[cfg(test)]
@@ -236,30 +236,36 @@ mod tests {
             }
         }
 
-        fn teller(&self, power: f64, moves: usize) -> Teller<f64> {
-            Teller::new(&self.words, &self.tables, power, moves).expect("a program")
+        fn mixed_precision(&self, power: f64, moves: usize) -> MixedPrecision<f64> {
+            MixedPrecision::new(&self.words, &self.tables, power, moves).expect("a program")
         }
 
         fn layer(&self) -> FirstLayer<'_, f64> {
             FirstLayer::new(SITES, 3, &self.constant, &self.table).expect("a table")
         }
 
-        fn run(&self, teller: &Teller<f64>, sampling: &Sampling, length: usize, together: usize) -> Found {
+        fn run(
+            &self,
+            mixed_precision: &MixedPrecision<f64>,
+            sampling: &Sampling,
+            length: usize,
+            n_speculative: usize,
+        ) -> Found {
             let start = [0, 2, 1, 0, 1, 2];
             let mut rows = Rows::default();
             rows.sums.resize(WIDTH, 0.0);
             self.layer().write(&start, &mut rows.sums);
-            rows.evaluate(&teller.program);
-            let log_prob = teller.power * rows.log_psi[0];
+            rows.evaluate(&mixed_precision.program);
+            let log_prob = mixed_precision.power * rows.log_psi[0];
             let mut kept: Vec<_> = (0..CHAINS).map(|_| Kept::at(&start, log_prob, 0, WIDTH, length)).collect();
             let mut room: Vec<_> =
-                (0..CHAINS).map(|_| (vec![9; SITES * together], vec![9.0; WIDTH * together])).collect();
+                (0..CHAINS).map(|_| (vec![9; SITES * n_speculative], vec![9.0; WIDTH * n_speculative])).collect();
             let numbered = kept.iter_mut().zip(&mut room).zip(0..);
-            let mut conversations: Vec<_> = numbered
-                .map(|((kept, (proposals, sums)), number)| kept.conversation(number, proposals, sums))
-                .collect();
-            teller.tell(&mut Proposer::new(sampling, Local::new(&[3; SITES]), self.layer()), &mut conversations);
-            drop(conversations);
+            let mut requests: Vec<_> =
+                numbered.map(|((kept, (proposals, sums)), number)| kept.request(number, proposals, sums)).collect();
+            mixed_precision
+                .run_chains(&mut Proposer::new(sampling, Local::new(&[3; SITES]), self.layer()), &mut requests);
+            drop(requests);
             kept.into_iter().map(|kept| (kept.samples, kept.log_probs, kept.progress[2])).collect()
         }
     }
@@ -269,21 +275,21 @@ mod tests {
         #[test]
         fn single_precision_changes_nothing(
             seed in 0.0..9.0, scale in 0.1..3.0, power in 0.5..3.0, key: u32, sweep in 1_usize..7,
-            length in 1_usize..40, together in 1_usize..3, log_open in -8.0_f64..1.0,
+            length in 1_usize..40, n_speculative in 1_usize..3, log_open in -8.0_f64..1.0,
         ) {
             let network = Numbers::new(seed, scale);
             let sampling = Sampling { key: [key; KEY_WORDS], sweep };
-            let expected = network.run(&network.teller(power, 0), &sampling, length, together);
+            let expected = network.run(&network.mixed_precision(power, 0), &sampling, length, n_speculative);
             // Numbers that are off, as errors allow it.
             for off in [0.0, 10.0_f64.powf(log_open)] {
-                let mut teller = network.teller(power, usize::MAX);
+                let mut mixed_precision = network.mixed_precision(power, usize::MAX);
                 let mut tables = network.tables.clone();
                 *tables.last_mut().expect("a bias") += off;
-                let mut rounded = Rounded::new(&teller.program, &network.words, &tables).expect("dense layers");
+                let mut rounded = Rounded::new(&mixed_precision.program, &network.words, &tables).expect("dense layers");
                 rounded.add_error(1.01 * off);
-                teller.rounded = Some(rounded);
+                mixed_precision.rounded = Some(rounded);
                 for _ in each_level() {
-                    let found = network.run(&teller, &sampling, length, together);
+                    let found = network.run(&mixed_precision, &sampling, length, n_speculative);
                     for ((samples, log_probs, accepted), expected) in found.into_iter().zip(&expected) {
                         prop_assert_eq!((&samples, accepted), (&expected.0, expected.2));
                         for (log_prob, expected) in log_probs.iter().zip(&expected.1) {
@@ -298,11 +304,11 @@ mod tests {
     #[test]
     fn single_precision_has_to_pay() {
         let network = Numbers::new(0.0, 1.0);
-        let program = network.teller(2.0, 0).program;
+        let program = network.mixed_precision(2.0, 0).program;
         let least = MOVES * Rounded::work(&program).expect("dense layers") / program.work();
-        let is_rounded = |moves| network.teller(2.0, moves).rounded.is_some();
+        let is_rounded = |moves| network.mixed_precision(2.0, moves).rounded.is_some();
         assert!(!is_rounded(1) && !is_rounded(least) && is_rounded(least + 1) && is_rounded(usize::MAX));
         let tables: Vec<_> = network.tables.iter().map(|&x| x as f32).collect();
-        assert!(Teller::new(&network.words, &tables, 2.0, usize::MAX).expect("a program").rounded.is_none());
+        assert!(MixedPrecision::new(&network.words, &tables, 2.0, usize::MAX).expect("a program").rounded.is_none());
     }
 }

@@ -1,1 +1,0 @@
-../../../../examples/published/hubbard_cylinder.py
