@@ -150,6 +150,22 @@ RESULTS: dict[str, Result] = {
         bar=-0.4970,
         short_bar=-0.49,
     ),
+    "heisenberg-triangular-36": Result(
+        "Heisenberg, triangular 6×6",
+        "residual network of convolutions, space group, a Lanczos step",
+        "heisenberg_triangular",
+        _SITE,
+        1 / 36,
+        (
+            Reference("exact", -80.6937689612426 / 144, f"{_VARBENCH}, Heisenberg/triangular_36_P"),
+            Reference("GCNN", -0.560313, "C. Roth, A. Szabó and A. MacDonald, Phys. Rev. B 108, 054410 (2023)", 3e-6),
+            Reference(
+                "DMRG, bond dimension 2048", -80.36672248793934 / 144, f"{_VARBENCH}, Heisenberg/triangular_36_P"
+            ),
+        ),
+        bar=-0.5595,
+        short_bar=-0.53,
+    ),
     "hubbard-square-16": Result(
         "Hubbard, square 4×4, U = 8, 5 + 5",
         "pairs, Gutzwiller, Jastrow, space group",

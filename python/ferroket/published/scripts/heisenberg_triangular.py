@@ -1,0 +1,1 @@
+../../../../examples/published/heisenberg_triangular.py
