@@ -105,9 +105,8 @@ def test_the_picture_of_the_layout_has_all_packages_in_their_order() -> None:
 
 @pytest.mark.parametrize("name", CRATES)
 def test_crates_use_what_their_table_says(name: str) -> None:
-    _, uses, unsafe = re.findall(
-        rf"^\| (`{name}`) \| (.*) \| (.*) \|$", (ROOT / "rust" / "README.md").read_text(), re.M
-    )[0]
+    readme = (ROOT / "rust" / "README.md").read_text()
+    ((uses, unsafe),) = re.findall(rf"^\| `{name}` \| (.*) \| (.*) \|$", readme, re.MULTILINE)
     dependencies = tomllib.loads((ROOT / "rust" / name / "Cargo.toml").read_text())["dependencies"]
     found = {key.removeprefix("ferroket-") for key in dependencies if key.startswith("ferroket-")}
     said = {"none of the others": set(), "all of them": set(CRATES) - {name}}
