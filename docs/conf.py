@@ -1,5 +1,6 @@
 """How Sphinx builds these pages: `make docs`."""
 
+import logging
 import re
 import subprocess
 import sys
@@ -11,7 +12,21 @@ from ferroket import __version__ as release
 
 project = "Ferroket"
 author = "the Ferroket developers"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions = [
+    "myst_parser",
+    *(f"sphinx.ext.{name}" for name in ("autodoc", "intersphinx", "napoleon", "viewcode")),
+    "sphinx_copybutton",
+]
+
+# Types and functions of others are links to their documents. Without a network they are plain text.
+intersphinx_mapping = {
+    "python": ("https://docs.python.org/3", None),
+    "numpy": ("https://numpy.org/doc/stable", None),
+    "jax": ("https://docs.jax.dev/en/latest", None),
+    "netket": ("https://netket.readthedocs.io/en/latest", None),
+    "mpi4py": ("https://mpi4py.readthedocs.io/en/stable", None),
+}
+intersphinx_timeout = 5  # seconds
 
 # Pages are read on GitHub too: a link to a heading is page.md#the-heading, as there.
 myst_heading_anchors = 3
@@ -59,7 +74,13 @@ def commands(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] += text[text.index("## ") :]
 
 
+def is_about_code(record: logging.LogRecord) -> bool:
+    """Whether a message isn't that a site can't be reached: that is no mistake in these pages."""
+    return "failed to reach any of the inventories" not in str(record.msg)
+
+
 def setup(app: Sphinx) -> None:
     """Sphinx calls this."""
+    logging.getLogger("sphinx.sphinx.ext.intersphinx").addFilter(is_about_code)
     app.connect("autodoc-process-signature", signature)
     app.connect("source-read", commands)
