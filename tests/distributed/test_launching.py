@@ -368,8 +368,8 @@ print("done")
         (["-n", "2", "--rank", "2", "script.py"], "--rank is 2, but the ranks of -n 2 are 0 to 1"),
         (["-n", "2", "--rank", "-1", "script.py"], "--rank is -1, but the ranks of -n 2 are 0 to 1"),
         (["-n", "2", "--log-dir", "script.py", "script.py"], "--log-dir 'script.py': File exists (script.py)"),
-        (["-n", "0", "script.py"], "Invalid value for '-n'"),
-        (["script.py"], "Missing option '-n'"),
+        (["-n", "0", "script.py"], "Invalid value for '--ranks' / '-n': 0 has to be 1 or more"),
+        (["script.py"], "Missing option '--ranks' / '-n'"),
         (["-n", "2", "--collectives", "nccl", "script.py"], "Invalid value for '--collectives'"),
     ],
 )

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 
 from ferroket import _lib
+from ferroket.bench import progress
 from ferroket.bench.report import Row
+from ferroket.usage import UsageError
 
 
 def run(found: Mapping[str, Callable[[str], Iterable[Row]]], *, cases: str, batch: int | None) -> list[Row]:
@@ -15,12 +17,18 @@ def run(found: Mapping[str, Callable[[str], Iterable[Row]]], *, cases: str, batc
         batch: the number of samples that the cases are for; None where each has its own.
 
     Raises:
-        ValueError: no case has such a name; the batch has no sample.
+        UsageError: no case has such a name; the batch has no sample.
     """
     if batch is not None and batch < 1:
-        raise ValueError(f"batch is {batch}: a batch has at least 1 sample")
+        raise UsageError(f"batch is {batch}: a batch has at least 1 sample")
     chosen = {name: case for name, case in found.items() if cases.lower() in name.lower()}
     if not chosen:
-        raise ValueError(f"no case has {cases!r} in its name: there are {', '.join(found)}")
+        raise UsageError(f"no case has {cases!r} in its name: there are {', '.join(found)}")
     _lib.keep_freed_memory()  # as in a rank of a job; NetKet's kernels profit as well
-    return [row for name, case in chosen.items() for row in case(name)]
+    rows = []
+    for number, (name, case) in enumerate(chosen.items(), 1):
+        progress.measuring(f"{name}, case {number} of {len(chosen)}")
+        for row in case(name):
+            progress.measured(str(row))
+            rows.append(row)
+    return rows

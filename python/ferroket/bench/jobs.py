@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ferroket import _lib
+from ferroket.bench import progress
 from ferroket.distributed import affinity
 from ferroket.distributed.launching import launchers
 from ferroket.distributed.launching.launchers import Binding
 from ferroket.distributed.library import search_prefixes
 from ferroket.distributed.scripts import PYTHON
+from ferroket.usage import UsageError
 
 THREADS = {"NPROC": str(2 * len(affinity.allowed()))}
 """For jobs in which JAX decomposes matrices: XLA's threads, twice as many as cores.
@@ -45,11 +47,16 @@ def run(
         The worker's result.
 
     Raises:
+        UsageError: there is no MPI library, or no launcher of it.
         RuntimeError: the job failed; the message ends with what it printed.
         subprocess.TimeoutExpired: it took longer.
     """
     program = [*PYTHON, "-m", f"ferroket.bench.workers.{worker}", *arguments]
-    command = launchers.mpirun(_lib.find_mpi(search_prefixes()), ranks, program, binding=binding)
+    try:
+        command = launchers.mpirun(_lib.find_mpi(search_prefixes()), ranks, program, binding=binding)
+    except (RuntimeError, FileNotFoundError) as error:
+        raise UsageError(str(error)) from error
+    progress.starting(f"{worker} on {ranks} rank{'s' * (ranks > 1)}")
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
         job = subprocess.run(

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from ferroket.distributed import affinity
 from ferroket.distributed.info import versions
+from ferroket.usage import UsageError, check_writable
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,11 @@ class Row:
     limits: dict[str, float] = field(default_factory=dict)
     bars: dict[str, float] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """The times in a line."""
+        times = [f"{name} {time_text(seconds)}" for name, seconds in self.seconds.items()]
+        return f"{self.case.strip()}: {', '.join(times)}"
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,45 @@ class Report:
         figure.savefig(path)
 
 
+_NO_MATPLOTLIB = "drawing needs matplotlib, which isn't installed: pip install 'ferroket[plot]'"
+
+
+def check_outputs(json: Path | None, plot: Path | None) -> None:
+    """Checks that a report can be written and drawn, before it is measured.
+
+    Args:
+        json: The file of :meth:`Report.write_json`, None for none.
+        plot: The file of :meth:`Report.plot`, None for none.
+
+    Raises:
+        UsageError: A file can't be written, its kind can't be drawn, or matplotlib isn't installed.
+    """
+    if json:
+        check_writable(json, "--json")
+    if plot:
+        check_plot(plot, "--plot")
+
+
+def check_plot(file: Path, option: str) -> None:
+    """Checks that a picture can be drawn.
+
+    Args:
+        file: Of the picture.
+        option: The option that named it, for the message.
+
+    Raises:
+        UsageError: It can't be written, its kind isn't known, or matplotlib isn't installed.
+    """
+    check_writable(file, option)
+    try:
+        kinds = figure_of(1, 1).canvas.get_supported_filetypes()
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{option} {str(file)!r}: {error}") from error
+    if file.suffix.removeprefix(".").lower() not in kinds:
+        names = ", ".join(f".{kind}" for kind in sorted(kinds))
+        raise UsageError(f"{option} {str(file)!r}: a picture's name has to end in one of {names}")
+
+
 def figure_of(width: float, height: float = 4) -> Any:
     """An empty figure of so many inches.
 
@@ -129,7 +174,7 @@ def figure_of(width: float, height: float = 4) -> Any:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("--plot needs matplotlib: pip install matplotlib") from error
+        raise ModuleNotFoundError(_NO_MATPLOTLIB) from error
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -21,6 +21,7 @@ from ferroket.bench.states import CASES, STEPS
 from ferroket.bench.timing import on_cores
 from ferroket.bench.updates import Options, text_of
 from ferroket.distributed import affinity
+from ferroket.usage import UsageError
 
 OURS, NETKET = "Ferroket", "NetKet"
 DEFAULT = "Heisenberg 10×10, RBM α=1"
@@ -171,11 +172,13 @@ def run(
         peer: whether NetKet has its turn, in strong scaling.
 
     Raises:
-        ValueError: no case has such a name; the batch has no sample; numbers of ranks are too small, or 1 isn't there.
+        UsageError: no case has such a name; a rank would have no sample; numbers of ranks are too small, or lack 1.
     """
     counts = sorted(set(ranks))
     if counts[0] != 1:
-        raise ValueError(f"ranks are {', '.join(map(str, ranks))}: 1 has to be among them, and nothing below")
+        raise UsageError(f"ranks are {', '.join(map(str, ranks))}: 1 has to be among them, and nothing below")
+    if batch < counts[-1]:
+        raise UsageError(f"batch is {batch}: {counts[-1]} ranks need at least {counts[-1]} samples")
     contenders = _LIBRARIES if peer else {OURS: _LIBRARIES[OURS]}
     found: dict[str, Callable[[str], Iterator[Row]]] = {
         name: partial(_case, name, counts, batch, rounds, contenders) for name in CASES | STEPS
@@ -184,6 +187,18 @@ def run(
     settings: dict[str, Any] = {"cases": cases, "ranks": counts, "batch": batch, "rounds": rounds, "peer": peer}
     settings |= {"cores": len(affinity.allowed())}
     return Scaling(f"a step of VMC_SR, {cases}", OURS, rows, settings)
+
+
+def counts_of(text: str) -> list[int]:
+    """Numbers of ranks, as a user lists them: "1,2,4".
+
+    Raises:
+        UsageError: It is no list of whole numbers.
+    """
+    try:
+        return [int(count) for count in text.split(",")]
+    except ValueError as error:
+        raise UsageError(f"ranks are {text!r}: they have to be whole numbers with commas between, as 1,2,4") from error
 
 
 def _case(

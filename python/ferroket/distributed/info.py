@@ -1,12 +1,14 @@
 """What runs: the answer of ``fk.runtime_info()``."""
 
 from dataclasses import dataclass, field
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
+from platform import python_version
 
 from ferroket import _lib
 from ferroket._compat.jaxlib import explain_reductions
 from ferroket.distributed import affinity
 from ferroket.distributed.affinity import Cores
+from ferroket.distributed.library import search_prefixes
 from ferroket.distributed.node import this_node
 
 
@@ -102,6 +104,28 @@ def kernels() -> str:
 def versions() -> dict[str, str]:
     """The versions that matter in a bug report."""
     return {name: version(name) for name in ("ferroket", "jax", "jaxlib", "netket", "mpi4py")}
+
+
+def version_text() -> str:
+    """What ``ferroket --version`` prints: packages, Python and the MPI library that a run would use, a line each.
+
+    JAX isn't imported, and MPI isn't started.
+    """
+    names = {"Ferroket": "ferroket", "JAX": "jax", "jaxlib": "jaxlib", "NetKet": "netket"}
+    found = {name: _installed(package) for name, package in names.items()} | {"Python": python_version()}
+    try:
+        library = _lib.find_mpi(search_prefixes())
+        found["MPI"] = f"{library.version}, {library.path}"
+    except RuntimeError:
+        found["MPI"] = "none found: ferroket doctor says where it was looked for"
+    return "\n".join(f"{name} {text}" for name, text in found.items())
+
+
+def _installed(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "isn't installed"
 
 
 def remember(info: RuntimeInfo) -> RuntimeInfo:

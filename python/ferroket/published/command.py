@@ -1,19 +1,18 @@
 """What ``ferroket reproduce`` does."""
 
-import sys
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from ferroket.bench.report import check_plot
 from ferroket.distributed import running
 from ferroket.published import page
 from ferroket.published.results import RESULTS
+from ferroket.usage import UsageError, check_writable
 
 SCRIPTS = Path(__file__).parent / "scripts"
 """Links to the files in ``examples/published``, of which a wheel has copies."""
-
-_USAGE_ERROR = 2
 
 
 def print_names() -> None:
@@ -35,15 +34,27 @@ def reproduce(name: str, arguments: list[str]) -> None:
         arguments: The script's.
 
     Raises:
-        SystemExit: Always, with the script's exit code; 2 for a name that there isn't.
+        SystemExit: Always, with the script's exit code.
+        UsageError: There is no such result.
     """
     if name not in RESULTS:
-        print(f"ferroket reproduce: there is no {name!r}; there are {', '.join(RESULTS)}", file=sys.stderr)
-        raise SystemExit(_USAGE_ERROR)
+        raise UsageError(f"there is no {name!r}; there are {', '.join(RESULTS)}")
     running.run(str(SCRIPTS / f"{RESULTS[name].script}.py"), [name, *arguments])
 
 
 def write_page(path: Path, logs: Path) -> None:
-    """Writes a page's tables, and ``pictures/published.png`` beside the page."""
+    """Writes a page's tables, and ``pictures/published.png`` beside the page.
+
+    Raises:
+        UsageError: The page isn't there, can't be written or has no place for the tables; the folder has no logs of
+            runs that came to an end; or the picture can't be drawn.
+    """
+    check_writable(path, "--page")
+    if not path.is_file():
+        raise UsageError(f"--page {str(path)!r}: there is no such file. Name the page whose tables are to be written")
+    if not page.read_logs(logs):
+        raise UsageError(f"--logs {str(logs)!r}: no log of a run that came to an end is there. Name the logs' folder")
+    picture = path.parent / "pictures" / "published.png"
+    check_plot(picture, "the picture")
     page.write(path, logs)
-    page.draw(path.parent / "pictures" / "published.png", logs)
+    page.draw(picture, logs)

@@ -9,6 +9,7 @@ from typing import Any
 from ferroket.bench.report import figure_of
 from ferroket.published.log import Segment
 from ferroket.published.results import RESULTS, Result
+from ferroket.usage import UsageError
 
 NODE = 64
 """The cores of a node that the model is for."""
@@ -32,13 +33,13 @@ def write(page: Path, logs: Path) -> None:
     """Writes the tables of a page anew, between its two marks, and the picture beside it, of the logs in a folder.
 
     Raises:
-        ValueError: The page has no such marks.
+        UsageError: The page has no such marks.
     """
     text = page.read_text(encoding="utf-8")
     before, mark, rest = text.partition(START)
     _, end, after = rest.partition(END)
     if not mark or not end:
-        raise ValueError(f"{page} must have the lines {START!r} and {END!r}, between which the tables are written")
+        raise UsageError(f"{page} must have the lines {START!r} and {END!r}, between which the tables are written")
     page.write_text(f"{before}{START}\n\n{tables(read_logs(logs))}\n{END}{after}", encoding="utf-8")
 
 

@@ -55,7 +55,10 @@ class Run:
         self._segment = Segment(info.size, _cores(info), machine()["processor"], dict(info.versions))
         self._log = Log()
         self._samples = 0
-        options.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            options.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            parser.error(f"argument --folder: {str(options.folder)!r} can't be made: {error.strerror}. Name another")
 
     def optimise(self, driver: Any, steps: int, *, stage: str = "", recorded: bool = True, save_every: int = 20) -> Any:
         """Runs a driver up to a number of steps: from its last checkpoint, if there is one.

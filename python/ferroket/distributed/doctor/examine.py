@@ -14,6 +14,7 @@ from ferroket.distributed.doctor.examination import Examination, Severity, is_gl
 from ferroket.distributed.doctor.facts import Facts, Library, collect, find_library, launching_ancestors
 from ferroket.distributed.doctor.neighbours import Neighbours, wait
 from ferroket.distributed.doctor.trial import Outcome
+from ferroket.usage import check_writable
 
 # Seconds: for a launcher to forward what rank 0 has printed, before an exit code ends the job; for rank 0 of the same
 # node to start, and to print; for rank 0 of another node to notice.
@@ -33,7 +34,12 @@ def examine(*, as_json: bool = False, file: Path | None = None, own_trial: bool 
 
     Returns:
         The exit code: 1 if a run would fail.
+
+    Raises:
+        UsageError: the file can't be written.
     """
+    if file:
+        check_writable(file, "FILE")
     facts = collect()
     if facts.rank > 0:
         return _assist(facts)

@@ -21,12 +21,9 @@ from ferroket.distributed.launching.output import Relay
 from ferroket.distributed.library import search_prefixes
 from ferroket.distributed.node import this_node
 from ferroket.distributed.scripts import PYTHON, unreadable
+from ferroket.usage import UsageError
 
 Collectives = Literal["mpi", "gloo"]
-
-
-class LaunchError(Exception):
-    """Nothing was started, and the message says why not and what to do."""
 
 
 def launch(
@@ -65,15 +62,15 @@ def launch(
         that ended the job.
 
     Raises:
-        LaunchError: no such rank or script, a folder that can't be written, no MPI library or no launcher of it.
+        UsageError: no such rank or script, a folder that can't be written, no MPI library or no launcher of it.
     """
     if ranks < 1:
-        raise LaunchError(f"-n is {ranks}, but a job has at least one rank")
+        raise UsageError(f"-n is {ranks}, but a job has at least one rank")
     if only is not None and not 0 <= only < ranks:
-        raise LaunchError(f"--rank is {only}, but the ranks of -n {ranks} are 0 to {ranks - 1}")
+        raise UsageError(f"--rank is {only}, but the ranks of -n {ranks} are 0 to {ranks - 1}")
     problem = None if module else unreadable(script)
     if problem:
-        raise LaunchError(problem)
+        raise UsageError(problem)
     options = [*(["-m"] if module else []), *([] if accelerate else ["--no-accelerate"])]
     # -P: nothing of Ferroket's own is imported from the current folder.
     run = [*PYTHON, "-m", "ferroket", "run", *([] if sys.flags.safe_path else ["--prepend-path"])]
@@ -87,7 +84,7 @@ def launch(
         try:
             relay = stack.enter_context(Relay(ranks, label, only, log_dir))
         except OSError as error:
-            raise LaunchError(f"--log-dir {str(log_dir)!r}: {error.strerror} ({error.filename})") from error
+            raise UsageError(f"--log-dir {str(log_dir)!r}: {error.strerror} ({error.filename})") from error
         oom_kills = _lib.oom_kills()
         processes = JobProcesses()
         job: Job = (
@@ -113,7 +110,7 @@ def _over_mpi(ranks: int, program: list[str]) -> list[Command]:
         library = _lib.find_mpi(search_prefixes())
         command = launchers.mpirun(library, ranks, program)
     except (RuntimeError, FileNotFoundError) as error:
-        raise LaunchError(f"{error}\nWithout any MPI: ferroket launch --collectives gloo") from error
+        raise UsageError(f"{error}\nWithout any MPI: ferroket launch --collectives gloo") from error
     if os.environ.get("FERROKET_COLLECTIVES", "mpi") != "mpi":
         command.variables["FERROKET_COLLECTIVES"] = "mpi"
     return [command]
@@ -124,7 +121,7 @@ def _over_gloo(ranks: int, program: list[str], stack: ExitStack) -> list[Command
     try:
         coordinator = stack.enter_context(Coordinator([this_node()]))
     except RuntimeError as error:
-        raise LaunchError(str(error)) from error
+        raise UsageError(str(error)) from error
     return [
         Command(
             program,

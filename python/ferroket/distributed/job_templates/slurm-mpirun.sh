@@ -1,0 +1,1 @@
+../../../../examples/cluster/slurm-mpirun.sh
