@@ -22,7 +22,7 @@
 
 set -e # a job without its environment should end here
 
-# The cluster's MPI, as `module avail` calls it. After `pip install 'ferroket[mpich]'` drop this line.
+# The cluster's MPI, as `module avail` calls it. Drop this line if pip has installed an MPI (`pip install '.[mpich]'`).
 module load mpich
 # Below the modules, which may have a Python of their own.
 source "$HOME/venv/bin/activate"

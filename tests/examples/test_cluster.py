@@ -195,10 +195,11 @@ def test_the_image_is_built_by_good_shell() -> None:
     text = (CLUSTER / "ferroket.def").read_text()
     header = dict(re.findall(r"^(\w+): (\S+)$", text, re.MULTILINE))
     assert header == {"Bootstrap": "docker", "From": "python:3.12-slim"}
-    assert re.findall(r"^%(\w+)$", text, re.MULTILINE) == ["post", "environment", "runscript"]
+    assert re.findall(r"^%(\w+)$", text, re.MULTILINE) == ["files", "post", "environment", "runscript"]
     for name in ("post", "environment", "runscript"):
         check(section(name), "sh")
-    assert section("post").split() == ["pip", "install", "--no-cache-dir", "'ferroket[mpich]'"]
+    wheel, folder = section("files").split()
+    assert section("post").split() == ["pip", "install", "--no-cache-dir", f"{folder}{wheel}", "'mpich>=5'"]
 
 
 @pytest.mark.mpi
@@ -373,7 +374,7 @@ def test_the_manifest_agrees_with_itself() -> None:
     assert f"--control-port {pod_names(jobset)[0]}:{port} " in calling.command[-1]
     assert calling.command[:2] == ["bash", "-c"]
     check(calling.command[-1])
-    assert usage(MANIFEST)[2:] == [
+    assert usage(MANIFEST)[3:] == [
         "kubectl create configmap ising --from-file=run.py",
         f"kubectl apply -f {MANIFEST.name}",
         "kubectl logs --follow job/ising-launcher-0",
