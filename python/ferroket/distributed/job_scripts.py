@@ -34,7 +34,10 @@ _IMAGE = r"[A-Za-z0-9][\w.:/@-]*"
 # What YAML takes for a text wherever it stands.
 _PLAIN = r"[A-Za-z][\w/-]*\.py"
 
-_CHOSEN_MPI = "# The cluster's MPI, as `module avail` calls it. After `pip install 'ferroket[mpich]'` drop this line.\n"
+_CHOSEN_MPI = (
+    "# The cluster's MPI, as `module avail` calls it. Drop this line if pip has installed an MPI "
+    "(`pip install '.[mpich]'`).\n"
+)
 _MODULE = "module load mpich\n"
 _ACTIVATE = 'source "$HOME/venv/bin/activate"\n'
 
