@@ -226,7 +226,7 @@ def test_nothing_is_installed_from_a_release_that_isnt_there(file: Path) -> None
     """Until the first release, whoever says how to install says that there is none."""
     text = " ".join(file.read_text().replace("#", " ").split())
     assert not RELEASES.search(text)
-    if re.search(r"pip install '?\.[[ `]|ferroket-\*\.whl", text):
+    if re.search(r"pip install '?\.[\[ `]|ferroket-\*\.whl", text):
         assert re.search(r"There is no release (of Ferroket )?yet|pip has installed an MPI", text)
 
 
