@@ -1,5 +1,6 @@
 """Old public names: they still work, and say what the new ones are."""
 
+import operator
 import pkgutil
 import warnings
 from collections.abc import Callable, Mapping
@@ -26,11 +27,11 @@ def moved_names(module: str, moved: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 def renamed_attribute(old: str, new: str) -> property:
-    """A property with the old name of an attribute."""
+    """A property with the old name of an attribute; the new one may be of an attribute, as ``update.path``."""
 
     def get(self: Any) -> Any:
         name = type(self).__name__
         warnings.warn(f"{name}.{old} is deprecated: use {name}.{new}", DeprecationWarning, stacklevel=2)
-        return getattr(self, new)
+        return operator.attrgetter(new)(self)
 
     return property(get, doc=f"The old name of :attr:`{new}`.")
