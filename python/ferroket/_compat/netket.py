@@ -352,9 +352,12 @@ def solver_of(driver: Any) -> Callable[..., Any]:
 
 def operator_of(driver: Any) -> Any:
     """The operator whose local energies a driver asks for, ``_ham``, ``_lind`` or that of the dynamics; or None."""
-    operator = getattr(driver, "_ham", None) or getattr(driver, "_lind", None)
     if hasattr(driver, "generator"):
         operator = driver.generator(driver.t)
+    elif hasattr(driver, "_lind"):
+        operator = driver._lind
+    else:
+        operator = driver._ham if hasattr(driver, "_ham") else None
     return operator if isinstance(operator, nk.operator.AbstractOperator) else None
 
 

@@ -110,8 +110,8 @@ _ON_FERMIONS: dict[str, Model] = {
 _ON_SPINS_ONE: dict[str, Model] = {"RBM": lambda _: nk.models.RBM(), "MLP": lambda _: _MLP()}
 _OF_DENSITY_MATRICES: dict[str, Model] = {
     "NDM": lambda _: nk.models.NDM(),
-    "MPDOOpen": lambda system: _TENSORS.MPDOOpen(hilbert=system.hilbert, bond_dim=2),
-    "MPDOPeriodic": lambda system: _TENSORS.MPDOPeriodic(hilbert=system.hilbert, bond_dim=2),
+    "MPDOOpen": lambda system: _TENSORS.MPDOOpen(hilbert=system.hilbert.physical, bond_dim=2),
+    "MPDOPeriodic": lambda system: _TENSORS.MPDOPeriodic(hilbert=system.hilbert.physical, bond_dim=2),
 }
 _OF_PARTICLES: dict[str, Model] = {
     "Gaussian": lambda _: nk.models.Gaussian(),
