@@ -1,8 +1,27 @@
 """Everything of NetKet's through our kernels, in an unchanged script."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from ferroket import local_energy, natural_gradient, sampler
+from ferroket._compat.netket import operator_of
+from ferroket.network import Plan
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """How the three parts of a driver's step are computed, and why not faster; ``print`` it for a summary."""
+
+    sampling: Plan
+    """What makes the samples."""
+    local_energy: Plan
+    """What evaluates the local energies of the driver's operator."""
+    update: Plan
+    """What makes the update."""
+
+    def __str__(self) -> str:
+        parts = {"sampling": self.sampling, "local energies": self.local_energy, "update": self.update}
+        return "\n".join("\n  ".join([part, *str(plan).splitlines()]) for part, plan in parts.items())
 
 
 def enable() -> None:
@@ -26,19 +45,34 @@ def disable() -> None:
     natural_gradient.disable()
 
 
-def explain(subject: Any, operator: Any = None) -> Any:
+def explain(subject: Any, operator: Any = None) -> Plan | StepPlan:
     """Tells which way something takes, and why not a faster one.
 
     Args:
-        subject: A variational state of NetKet's, or a driver of stochastic reconfiguration.
+        subject: A variational state of NetKet's, or a driver.
         operator: For a state, whose local energies are asked for; without one, its sampling is explained.
 
     Returns:
-        What is found; ``print`` it for a summary. See :func:`ferroket.local_energy.explain`,
-        :func:`ferroket.sampler.explain` and :func:`ferroket.natural_gradient.explain`.
+        What is found; ``print`` it for a summary. Of a driver these are its sampling, its local energies and its
+        update. See :func:`ferroket.local_energy.explain`, :func:`ferroket.sampler.explain` and
+        :func:`ferroket.natural_gradient.explain`.
     """
     if operator is not None:
         return local_energy.explain(subject, operator)
     if hasattr(subject, "run") and hasattr(subject, "state"):
-        return natural_gradient.explain(subject)
+        return plan_of_step(subject)
     return sampler.explain(subject)
+
+
+def plan_of_step(driver: Any) -> StepPlan:
+    """The plans of a driver's step."""
+    state, operator = driver.state, operator_of(driver)
+    if operator is None:
+        energies = Plan.netkets("kernel", f"{type(driver).__name__} asks for no local energies of an operator")
+    else:
+        energies = local_energy.explain(state, operator)
+    try:
+        update = natural_gradient.explain(driver)
+    except TypeError as error:
+        update = Plan.netkets("update", str(error))
+    return StepPlan(sampler.explain(state), energies, update)

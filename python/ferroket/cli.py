@@ -222,6 +222,17 @@ def reproduce(
         command.reproduce(name, arguments or [])
 
 
+@app.command()
+def supports(
+    model: Annotated[str | None, typer.Argument(help="Which model; without it all tables are printed.")] = None,
+    page: Annotated[Path | None, typer.Option(help="Write the tables of this page anew.")] = None,
+) -> None:
+    """Say what is accelerated: models, samplers, operators, drivers, spaces, and which implementation each gets."""
+    from ferroket.supports import command
+
+    command.supports(model, page)
+
+
 @bench.command()
 def operators(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 1024, rounds: Turns = 5) -> None:
     """Connected elements, compared with NetKet's JAX and numba operators."""

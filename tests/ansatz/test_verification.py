@@ -89,7 +89,7 @@ def test_log_derivatives(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = fk.driver.VMC_SR(
         ISING, nk.optimizer.Sgd(0.1), variational_state=state_of(models.MLP((3, 4))), diag_shift=0.01
     )
-    explained = fk.explain(driver)
+    explained = fk.natural_gradient.explain(driver)
     assert explained.path == "NetKet"
     assert "other derivatives than JAX does" in str(explained)
 

@@ -78,7 +78,7 @@ def same(make: Callable[..., Any], ours: Any, netkets: Any, n_steps: int = 3, **
     assert np.linalg.norm(expected - start) > 1e-3
     fk.enable()
     enabled = make(netkets, **settings)
-    assert fk.explain(enabled).path == "factors"
+    assert fk.natural_gradient.explain(enabled).path == "factors"
     found = {"enabled": run(enabled, n_steps)}
     fk.disable()
     found["ours"] = run(make(ours, **settings), n_steps)
@@ -163,7 +163,7 @@ def test_a_driver_of_ours_leaves_things_as_they_are(make: Callable[..., Any]) ->
     run(driver, 1)
     assert within
     assert all(found == before for found in [*within, in_place()])
-    assert fk.explain(driver).path == "factors"
+    assert fk.natural_gradient.explain(driver).path == "factors"
     fk.enable()
     run(driver, 1)
     assert fk.natural_gradient.is_enabled()
@@ -219,8 +219,8 @@ setattr(HalvedOurs, compat.STEP_METHOD, _halve(getattr(fk.driver.VMC_SR, compat.
 
 def test_subclasses() -> None:
     same(vmc, HalvedOurs, Halved, n_steps=1, use_ntk=True)
-    assert fk.explain(vmc(HalvedOurs, use_ntk=True)).path == "factors"
-    assert fk.explain(vmc(Halved, use_ntk=True)).path == "NetKet"
+    assert fk.natural_gradient.explain(vmc(HalvedOurs, use_ntk=True)).path == "factors"
+    assert fk.natural_gradient.explain(vmc(Halved, use_ntk=True)).path == "NetKet"
     start = parameters_of(vmc())
     whole, half = (run(vmc(cls, use_ntk=True), 1) - start for cls in (fk.driver.VMC_SR, HalvedOurs))
     np.testing.assert_allclose(half, whole / 2, rtol=1e-12, atol=1e-14)
@@ -238,7 +238,7 @@ def test_a_users_own_solver(use_ntk: bool) -> None:
     expected, found = vmc(**settings), vmc(fk.driver.VMC_SR, **settings)
     np.testing.assert_allclose(run(found, 1), run(expected, 1), rtol=1e-9, atol=1e-11)
     np.testing.assert_allclose(found.info["trace"], expected.info["trace"], rtol=1e-10)
-    assert "the solver isn't known" in str(fk.explain(found))
+    assert "the solver isn't known" in str(fk.natural_gradient.explain(found))
 
 
 class Mixing(nn.Module):
@@ -259,7 +259,7 @@ def test_networks_that_mix_samples(case: str) -> None:
     expected = run(vmc(**make))
     fk.natural_gradient.enable()
     driver = vmc(**make)
-    explained = fk.explain(driver)
+    explained = fk.natural_gradient.explain(driver)
     assert explained.path == "NetKet"
     assert "mixes samples" in str(explained)
     np.testing.assert_allclose(run(driver), expected, rtol=1e-9, atol=1e-9)
@@ -274,19 +274,19 @@ def test_derivatives_that_are_larger_than_memory(others: dict[str, Any], monkeyp
     settings = {"name": model, "use_ntk": True, "chunk_size_bwd": 8, **others}
     expected = run(vmc(**settings))
     fk.natural_gradient.enable()
-    explained = fk.explain(vmc(**settings))
+    explained = fk.natural_gradient.explain(vmc(**settings))
     rows = 2 * 6 + 2 + 1  # of the kernel and the biases
     matrix = 24**2 // 2 if settings["use_ntk"] else 2 * rows**2
     assert (explained.path, explained.memory, explained.memory_of_matrix) == ("factors", 24 * 16 * rows, 16 * matrix)
     limit = 16 * (matrix + 24 * rows)
     monkeypatch.setenv("FERROKET_MEMORY", str(limit))
-    assert fk.explain(vmc(**settings)).reasons == explained.reasons
+    assert fk.natural_gradient.explain(vmc(**settings)).reasons == explained.reasons
     monkeypatch.setenv("FERROKET_MEMORY", f"{(limit - 1) / 1000:f} kB")
     jax.clear_caches()  # of programs that have them all
     driver = vmc(**settings)
-    text = str(fk.explain(driver))
+    text = str(fk.natural_gradient.explain(driver))
     assert "not faster, because log-derivatives are made anew for 5 samples at once" in text
-    assert fk.explain(driver).memory == 4 * 5 * 16 * rows
+    assert fk.natural_gradient.explain(driver).memory == 4 * 5 * 16 * rows
     np.testing.assert_allclose(run(driver), expected, rtol=1e-9, atol=1e-9)
     jax.clear_caches()
 
@@ -294,7 +294,9 @@ def test_derivatives_that_are_larger_than_memory(others: dict[str, Any], monkeyp
 def test_a_matrix_that_is_larger_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FERROKET_MEMORY", "1kB")
     fk.natural_gradient.enable()
-    assert "the matrix alone takes more than the 9.31e-07 GiB of FERROKET_MEMORY" in str(fk.explain(vmc(use_ntk=True)))
+    assert "the matrix alone takes more than the 9.31e-07 GiB of FERROKET_MEMORY" in str(
+        fk.natural_gradient.explain(vmc(use_ntk=True))
+    )
 
 
 @pytest.mark.parametrize(
@@ -312,7 +314,7 @@ def test_limits_of_memory(text: str, expected: int, monkeypatch: pytest.MonkeyPa
 def test_a_limit_of_memory_that_is_none(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FERROKET_MEMORY", text)
     with pytest.raises(ValueError, match=re.escape(f"FERROKET_MEMORY is {text!r}, but has to be a number of bytes")):
-        fk.explain(vmc(fk.driver.VMC_SR, use_ntk=True))
+        fk.natural_gradient.explain(vmc(fk.driver.VMC_SR, use_ntk=True))
 
 
 class Hybrid(nn.Module):
@@ -376,4 +378,4 @@ def test_checkpoints(case: str) -> None:
 def test_what_is_no_such_driver() -> None:
     driver = nk.driver.VMC(ISING, nk.optimizer.Sgd(0.05), variational_state=state_of(MODELS["real"]))
     with pytest.raises(TypeError, match="VMC is no driver of stochastic reconfiguration"):
-        fk.explain(driver)
+        fk.natural_gradient.explain(driver)

@@ -67,7 +67,7 @@ class NotUsed(nn.Module):
 def explained(model: Any, n_samples: int = 24, **settings: Any) -> Explanation:
     state = make_state(model, SPINS, n_samples=n_samples)
     settings = {"diag_shift": 0.1, "use_ntk": True, **settings}
-    found: Explanation = fk.explain(
+    found: Explanation = fk.natural_gradient.explain(
         fk.driver.VMC_SR(ISING, nk.optimizer.Sgd(0.05), variational_state=state, **settings)
     )
     return found
@@ -224,9 +224,57 @@ def test_real_and_imaginary_parts_apart() -> None:
     assert by_parameters.matrix == "one real symmetric system of 180 unknowns"
 
 
-def test_netkets_own() -> None:
+def rbm_driver(cls: Any, **settings: Any) -> Any:
     state = make_state(nk.models.RBM(alpha=1), SPINS)
-    driver = nk.driver.VMC_SR(ISING, nk.optimizer.Sgd(0.05), variational_state=state, diag_shift=0.1)
-    found = fk.explain(driver)
+    return cls(ISING, nk.optimizer.Sgd(0.05), variational_state=state, **settings)
+
+
+def test_netkets_own() -> None:
+    found = fk.natural_gradient.explain(rbm_driver(nk.driver.VMC_SR, diag_shift=0.1))
     assert found.path == "NetKet"
     assert "call fk.enable(), or take the one of fk.driver" in str(found)
+
+
+def test_the_three_parts_of_a_step() -> None:
+    state = nk.vqs.MCState(fk.sampler.MetropolisLocal(SPINS), nk.models.RBM(alpha=1, param_dtype=float), n_samples=16)
+    settings = {"diag_shift": 0.1, "use_ntk": True}
+    driver = fk.driver.VMC_SR(fk.accelerate(ISING), nk.optimizer.Sgd(0.05), variational_state=state, **settings)
+    found = fk.explain(driver)
+    assert str(found.sampling) == "chains in Rust: the local rule, with amplitude ratios of RBM"
+    assert str(found.local_energy) == "known ratios: amplitude ratios of RBM in Rust; no connected configurations"
+    assert found.update == fk.natural_gradient.explain(driver)
+    lines = str(found).splitlines()
+    assert [line for line in lines if not line.startswith(" ")] == ["sampling", "local energies", "update"]
+    assert lines[1] == f"  {found.sampling}"
+    assert lines[5].startswith("  factors: no Jacobian; one real symmetric system of 16 unknowns")
+    with pytest.warns(DeprecationWarning, match=r"StepPlan.matrix is deprecated: use StepPlan.update.matrix"):
+        assert found.matrix == "one real symmetric system of 16 unknowns"
+
+
+def test_drivers_with_quantum_geometric_tensors() -> None:
+    kernel = "the quantum geometric tensor from the factors of the log-derivatives"
+    ours = fk.explain(rbm_driver(nk.driver.VMC, preconditioner=fk.optimizer.SR(diag_shift=0.1))).update
+    assert (ours.path, ours.kernel) == ("factors", kernel)
+    assert layer(ours, "Dense/kernel").form == "factors"
+    assert str(layer(ours, "Dense/bias")) == "Dense/bias (6): factors; it is one more row of Dense/kernel"
+    theirs = rbm_driver(nk.driver.VMC, preconditioner=nk.optimizer.SR(nk.optimizer.qgt.QGTOnTheFly, diag_shift=0.1))
+    dynamics = nk.experimental.driver.TDVP(ISING, theirs.state, nk.experimental.dynamics.Euler(0.1))
+    for driver in (theirs, dynamics):
+        assert fk.explain(driver).update.reasons == [
+            "the quantum geometric tensor is NetKet's: call fk.enable(), or take fk.optimizer.SR"
+        ]
+    fk.enable()
+    try:
+        for driver in (theirs, dynamics):
+            found = fk.explain(driver)
+            assert (found.update, found.local_energy.ansatz) == (ours, "RBM")
+        own = rbm_driver(nk.driver.VMC, preconditioner=nk.optimizer.SR(lambda state, **_: state, diag_shift=0.1))
+        assert fk.explain(own).update.reasons == ["the quantum geometric tensor isn't known"]
+    finally:
+        fk.disable()
+
+
+def test_a_driver_without_a_linear_system() -> None:
+    found = fk.explain(rbm_driver(nk.driver.VMC)).update
+    assert found.path == "NetKet"
+    assert found.reasons == ["VMC is no driver of stochastic reconfiguration: give VMC_SR or Infidelity_SR"]

@@ -115,16 +115,18 @@ def test_steps_are_netkets(use_ntk: bool) -> None:
 
 def test_explanations() -> None:
     ours, _ = drivers(nk.models.Slater2nd(BALANCED), use_ntk=True)
-    found = fk.explain(ours)
+    found = fk.natural_gradient.explain(ours)
     assert found.path == "factors"
     assert found.matrix == f"one real symmetric system of {ours.state.n_samples} unknowns"
     (layer,) = found.layers
     assert layer.found == "orbitals of 2 determinants"
     ours, _ = drivers(fk.models.SlaterJastrow(BALANCED), use_ntk=True)
-    forms = {layer.name: layer.form for layer in fk.explain(ours).layers}
+    forms = {layer.name: layer.form for layer in fk.natural_gradient.explain(ours).layers}
     assert forms["jastrow"] == "closed form"
     ours, _ = drivers(nk.models.Slater2nd(BALANCED, param_dtype=complex), use_ntk=True)
-    assert fk.explain(ours).matrix == f"one complex Hermitian system of {ours.state.n_samples} unknowns"
+    assert (
+        fk.natural_gradient.explain(ours).matrix == f"one complex Hermitian system of {ours.state.n_samples} unknowns"
+    )
 
 
 REAL = {

@@ -96,6 +96,9 @@ PRIVATE = (
     Private("netket.optimizer.linear_operator:LinearOperator._solve", _CALLED, inherited=True),
     Private("netket._src.driver.vmc_sr:VMC_SR._dp", "a trust region makes it shorter", inherited=True),
     Private("netket.driver:VMC_SR._linear_solver", "to tell which matrix the solver of a driver gets"),
+    Private("netket.driver:VMC_SR._ham", "to tell which operator's local energies a driver asks for"),
+    Private("netket.driver:VMC._ham", "likewise"),
+    Private("netket.driver:SteadyState._lind", "likewise"),
     Private("netket.operator:PauliStringsJax._cutoff", "the cutoff of Pauli strings isn't public, that of fermions is"),
     Private(
         "netket.experimental.operator:ParticleNumberConservingFermioperator2nd._operator_data",
@@ -345,3 +348,33 @@ def solver_of(driver: Any) -> Callable[..., Any]:
     """What solves the linear system of a driver: ``_linear_solver``."""
     solver: Callable[..., Any] = driver._linear_solver
     return solver
+
+
+def operator_of(driver: Any) -> Any:
+    """The operator whose local energies a driver asks for, ``_ham``, ``_lind`` or that of the dynamics; or None."""
+    if hasattr(driver, "generator"):
+        operator = driver.generator(driver.t)
+    elif hasattr(driver, "_lind"):
+        operator = driver._lind
+    else:
+        operator = driver._ham if hasattr(driver, "_ham") else None
+    return operator if isinstance(operator, nk.operator.AbstractOperator) else None
+
+
+_SCHMITT: Any = getattr(nk.experimental.driver, "TDVPSchmitt", ())
+
+
+def tensor_of(driver: Any) -> Any:
+    """What makes the quantum geometric tensor of a driver's preconditioner or dynamics; None if it has none."""
+    preconditioner = getattr(driver, "preconditioner", None)
+    if isinstance(preconditioner, nk.optimizer.SR):
+        return preconditioner.qgt_constructor
+    return nk.optimizer.qgt.QGTJacobianDense if isinstance(driver, _SCHMITT) else getattr(driver, "qgt", None)
+
+
+def is_netkets_tensor(tensor: Any) -> bool:
+    """Whether a function makes one of NetKet's quantum geometric tensors: they call what :data:`PRODUCTS` names."""
+    qgt, function = nk.optimizer.qgt, getattr(tensor, "func", tensor)
+    return isinstance(function, qgt.QGTAuto) or any(
+        function is known for known in (qgt.QGTAuto, qgt.QGTOnTheFly, qgt.QGTJacobianDense, qgt.QGTJacobianPyTree)
+    )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from netket.vqs import FullSumState
 
 from ferroket import limits
-from ferroket._compat.netket import is_sr_driver, log_psi_of, solver_of
+from ferroket._compat.netket import is_netkets_tensor, is_sr_driver, log_psi_of, solver_of, tensor_of
 from ferroket.natural_gradient import memory, patching
 from ferroket.natural_gradient.gram import cost
 from ferroket.natural_gradient.log_derivatives import (
@@ -20,6 +20,7 @@ from ferroket.natural_gradient.log_derivatives import (
     leaves_of,
     samples_at_once,
 )
+from ferroket.natural_gradient.qgt import quantum_geometric_tensor
 from ferroket.natural_gradient.solve import in_words, splits_reason, why_written
 from ferroket.natural_gradient.structure import read
 from ferroket.network import Plan
@@ -50,7 +51,8 @@ def explain(driver: Any) -> Plan:
     """Tells which way the update of a driver takes, parameter by parameter, and why not a faster one.
 
     Args:
-        driver: ``VMC_SR`` or ``Infidelity_SR``, of NetKet or of :mod:`ferroket.driver`.
+        driver: ``VMC_SR`` or ``Infidelity_SR``, of NetKet or of :mod:`ferroket.driver`; or one with a quantum geometric
+            tensor: ``VMC`` with the preconditioner ``SR``, ``TDVP`` or ``TDVPSchmitt``.
 
     Returns:
         What makes the update; ``print`` it for a summary.
@@ -59,14 +61,13 @@ def explain(driver: Any) -> Plan:
         TypeError: The driver makes no such update.
     """
     if not is_sr_driver(driver):
-        name = type(driver).__name__
-        raise TypeError(f"{name} is no driver of stochastic reconfiguration: give VMC_SR or Infidelity_SR")
+        return _of_tensor(driver)
     if not (patching.is_enabled() or patching.is_ours(driver)):
         return Plan.netkets("update", "the driver is NetKet's: call fk.enable(), or take the one of fk.driver")
     state, mode, solver = driver.state, driver.mode, solver_of(driver)
-    n_samples = state.hilbert.n_states if isinstance(state, FullSumState) else state.n_samples
-    few = state.hilbert.random_state(jax.random.key(0), 3)
-    subject = log_psi_of(state), state.parameters, state.model_state, jnp.resize(few, (n_samples, few.shape[1]))
+    n_samples = n_samples_of(state)
+    subject = subject_of(state, n_samples)
+    few = subject[3][:3]
     found = patching.plan(*subject)
     if found.is_netkets:
         return found
@@ -110,7 +111,7 @@ def explain(driver: Any) -> Plan:
         found,
         kernel=made,
         reasons=reasons,
-        derivatives=f"XLA differentiates it: {lanes}" if isinstance(lanes, str) else f"differentiated {lanes.program}",
+        derivatives=_derivatives(lanes),
         chunk_size=samples_at_once(of_sample.network, of_device, driver.chunk_size_bwd)
         if isinstance(lanes, str)
         else None,
@@ -120,6 +121,47 @@ def explain(driver: Any) -> Plan:
         memory=of_rows,
         memory_of_matrix=beside,
     )
+
+
+def n_samples_of(state: Any) -> int:
+    """How many samples an update has."""
+    number: int = state.hilbert.n_states if isinstance(state, FullSumState) else state.n_samples
+    return number
+
+
+def subject_of(state: Any, n_samples: int) -> tuple[Any, Any, Any, jax.Array]:
+    """A state's network, parameters and other variables, and configurations in the place of its samples."""
+    few = state.hilbert.random_state(jax.random.key(0), 3)
+    return log_psi_of(state), state.parameters, state.model_state, jnp.resize(few, (n_samples, few.shape[1]))
+
+
+def _of_tensor(driver: Any) -> Plan:
+    """That of a driver whose preconditioner or dynamics has a quantum geometric tensor."""
+    tensor, name = tensor_of(driver), type(driver).__name__
+    if tensor is None:
+        raise TypeError(f"{name} is no driver of stochastic reconfiguration: give VMC_SR or Infidelity_SR")
+    if getattr(tensor, "func", tensor) is not quantum_geometric_tensor:
+        if not is_netkets_tensor(tensor):
+            return Plan.netkets("update", "the quantum geometric tensor isn't known")
+        if not patching.is_enabled():
+            reason = "the quantum geometric tensor is NetKet's: call fk.enable(), or take fk.optimizer.SR"
+            return Plan.netkets("update", reason)
+    n_samples = n_samples_of(driver.state)
+    subject = subject_of(driver.state, n_samples)
+    found = patching.plan(*subject)
+    if found.is_netkets:
+        return found
+    value = jax.eval_shape(subject[0], {"params": subject[1], **subject[2]}, subject[3][:1])
+    mode = "complex" if jnp.issubdtype(value.dtype, jnp.complexfloating) else "real"
+    of_sample = memory.log_derivatives_of_sample(*subject[:3], subject[3][:1], mode, None)
+    # How many products with the tensor a solver takes isn't known.
+    layers = [replace(layer, flops=0.0) for layer in layers_of(of_sample, n_samples, 1, None)]
+    kernel = "the quantum geometric tensor from the factors of the log-derivatives"
+    return replace(found, kernel=kernel, derivatives=_derivatives(in_lanes(of_sample.network, mode)), layers=layers)
+
+
+def _derivatives(lanes: Any) -> str:
+    return f"XLA differentiates it: {lanes}" if isinstance(lanes, str) else f"differentiated {lanes.program}"
 
 
 def _gibibytes(n_bytes: int) -> str:

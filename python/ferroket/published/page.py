@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ferroket.bench.report import figure_of
+from ferroket.pages import MadePart, table
 from ferroket.published.log import Segment
 from ferroket.published.results import RESULTS, Result
-from ferroket.usage import UsageError
 
 NODE = 64
 """The cores of a node that the model is for."""
@@ -18,8 +18,7 @@ _SOLVE, _SAMPLES, _REST, _COLLECTIVES = 1e-2, 1024, 1.5e-3, 20
 """Core-seconds of a linear system of so many unknowns, and of what each rank does by itself; other collectives of a
 step: what `ferroket bench scaling --ranks 1,2 --batch 1024` finds."""
 
-START = "<!-- made by `ferroket reproduce --page`: -->"
-END = "<!-- end of what is made -->"
+MADE = MadePart("ferroket reproduce --page")
 
 
 def read_logs(folder: Path) -> dict[str, dict[str, Any]]:
@@ -35,36 +34,38 @@ def write(page: Path, logs: Path) -> None:
     Raises:
         UsageError: The page has no such marks.
     """
-    text = page.read_text(encoding="utf-8")
-    before, mark, rest = text.partition(START)
-    _, end, after = rest.partition(END)
-    if not mark or not end:
-        raise UsageError(f"{page} must have the lines {START!r} and {END!r}, between which the tables are written")
-    page.write_text(f"{before}{START}\n\n{tables(read_logs(logs))}\n{END}{after}", encoding="utf-8")
+    MADE.write(page, tables(read_logs(logs)))
 
 
 def tables(logs: dict[str, dict[str, Any]]) -> str:
     """The tables of results and of their sources."""
-    rows = [
-        f"| system | ansatz | parameters | steps | found | published | bar | core-hours | {NODE} cores, a model |",
-        "|---|---|---|---|---|---|---|---|---|",
-        *(_row(RESULTS[name], log) for name, log in logs.items()),
-    ]
-    machines = [
-        "| system | ranks | processor |",
-        "|---|---|---|",
-        *(f"| `{name}` | {_starts(log)} | {_processors(log)} |" for name, log in logs.items()),
-    ]
+    results = table(
+        [
+            "system",
+            "ansatz",
+            "parameters",
+            "steps",
+            "found",
+            "published",
+            "bar",
+            "core-hours",
+            f"{NODE} cores, a model",
+        ],
+        [_row(RESULTS[name], log) for name, log in logs.items()],
+    )
+    machines = table(
+        ["system", "ranks", "processor"], [[f"`{name}`", _starts(log), _processors(log)] for name, log in logs.items()]
+    )
     sources = [f"- {line}" for line in dict.fromkeys(_sources(logs))]
-    return "\n".join([*rows, "", *machines, "", "Sources:", "", *sources, ""])
+    return "\n".join([results, "", machines, "", "Sources:", "", *sources, ""])
 
 
-def _row(result: Result, log: dict[str, Any]) -> str:
+def _row(result: Result, log: dict[str, Any]) -> list[str]:
     final = log["final"]
     published = "; ".join(f"{reference.method} {_number(reference.value)}" for reference in result.references)
     hours = sum(Segment(**segment).core_hours for segment in log["segments"])
     met = "reached" if final["value"] <= result.bar else "missed"
-    cells = [
+    return [
         f"{result.title}, {result.unit}",
         result.ansatz,
         f"{final['parameters']:,}".replace(",", " "),
@@ -75,7 +76,6 @@ def _row(result: Result, log: dict[str, Any]) -> str:
         f"{hours:.2g}",
         f"{seconds_on_a_node(log) / 60:.2g} min",
     ]
-    return "| " + " | ".join(cells) + " |"
 
 
 def seconds_on_a_node(log: dict[str, Any]) -> float:
