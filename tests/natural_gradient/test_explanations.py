@@ -247,8 +247,7 @@ def test_the_three_parts_of_a_step() -> None:
     assert [line for line in lines if not line.startswith(" ")] == ["sampling", "local energies", "update"]
     assert lines[1] == f"  {found.sampling}"
     assert lines[5].startswith("  factors: no Jacobian; one real symmetric system of 16 unknowns")
-    with pytest.warns(DeprecationWarning, match=r"StepPlan.matrix is deprecated: use StepPlan.update.matrix"):
-        assert found.matrix == "one real symmetric system of 16 unknowns"
+    assert found.update.matrix == "one real symmetric system of 16 unknowns"
 
 
 def test_drivers_with_quantum_geometric_tensors() -> None:
