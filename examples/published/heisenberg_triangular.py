@@ -4,7 +4,7 @@
 
 H = Σ S_i·S_j over neighbours. Spins of the three sublattices are 120° apart in the classical ground state: the network
 multiplies the phases of that product state. It learns by itself first. Then it is summed over the point group and the
-flip of all spins; translations it has already. A Lanczos step comes last.
+flip of all spins; translations it has already.
 """
 
 import ferroket as fk
@@ -82,7 +82,4 @@ symmetric = fk.models.symmetrise(network, hilbert, graph.space_group(), parity=1
 driver = driver_of(symmetric, 512, SYMMETRIC_STEPS, 0.02, 1e-2)
 driver.state.parameters = {"module": parameters}
 driver = run.optimise(driver, SYMMETRIC_STEPS, stage="symmetric", save_every=10)
-if run.short:
-    run.conclude_energy(driver.state, hamiltonian, n_samples=2**9)
-else:
-    run.conclude_energy(driver.state, hamiltonian, n_samples=2**12, lanczos_steps=1)
+run.conclude_energy(driver.state, hamiltonian, n_samples=2**9 if run.short else 2**14)

@@ -152,7 +152,7 @@ RESULTS: dict[str, Result] = {
     ),
     "heisenberg-triangular-36": Result(
         "Heisenberg, triangular 6×6",
-        "residual network of convolutions, space group, a Lanczos step",
+        "residual network of convolutions, space group",
         "heisenberg_triangular",
         _SITE,
         1 / 36,
