@@ -9,6 +9,7 @@ import pytest
 
 import ferroket as fk
 from ferroket._compat import netket as compat
+from ferroket.operator.algebra import term_list
 from ferroket.operator.compiled import Restricted, Terms
 from limited import SPACES, Matrices, random_operator, space
 
@@ -143,7 +144,7 @@ def test_the_trace_of_the_identity() -> None:
     assert operator.trace() == SPACES["Kondo"].n_states
 
 
-def test_sites_with_one_fermion_are_spins() -> None:
+def test_sites_with_one_fermion_are_spins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Terms look at one mode of each, and S_i·S_j has a sign and two patterns in the place of six of them."""
     sites = 5
     one = fk.hilbert.SiteOccupations(sites, minimum=1, maximum=1)
@@ -160,6 +161,12 @@ def test_sites_with_one_fermion_are_spins() -> None:
     )
     energies = np.linalg.eigvalsh(coupled.to_dense())
     np.testing.assert_allclose(energies, np.linalg.eigvalsh(expected.to_dense()), atol=1e-12)
+    # Where there is no room for signs, terms stay patterns.
+    monkeypatch.setattr(term_list, "_MAX_TERMS", 30)
+    in_patterns = fk.operator.fermion.spin_coupling(hilbert, edges, np.arange(1.0, 1 + len(edges)))
+    assert len(in_patterns._form.values) == 6 * len(edges)
+    assert_matrix(in_patterns.to_dense(), coupled.to_dense())
+    monkeypatch.undo()
     # Three bodies, with signs in the modes that aren't looked at any more.
     chiral = coupled @ coupled @ coupled
     np.testing.assert_allclose(np.linalg.eigvalsh(chiral.to_dense()), np.sort(energies**3), rtol=1e-9, atol=1e-9)

@@ -105,7 +105,10 @@ def in_spins(terms: TermList, hilbert: Any) -> TermList:
     first_modes = _union(terms.n_sites, [first for first, _ in spins])
     tried = popcount(terms.mask & ~terms.flip & first_modes) <= _FEW_SPINS
     whole = terms[tried]
-    signed = whole.in_signs(lambda terms: terms.mask & ~terms.flip & first_modes)
+    try:
+        signed = whole.in_signs(lambda terms: terms.mask & ~terms.flip & first_modes)
+    except MemoryError:  # patterns say the same
+        return terms
     groups = Runs.of(np.concatenate([whole.flip, signed.flip]))
     of_whole, of_signed = groups.run_of_row[: len(whole)], groups.run_of_row[len(whole) :]
     in_patterns, in_signs = (np.bincount(group, minlength=len(groups)) for group in (of_whole, of_signed))
