@@ -18,6 +18,7 @@ from ferroket import cli
 from ferroket.bench import cases, operators, progress, report
 from ferroket.bench.report import Report, Row
 from ferroket.distributed import info
+from ferroket.published.page import MADE
 
 BENCHMARKS = sorted(get_command(cli.app).commands["bench"].commands)  # type: ignore[attr-defined]
 PAGE = Path(__file__).parents[1] / "docs" / "api" / "command-line.md"
@@ -129,6 +130,12 @@ def test_options_of_benchmarks_and_of_ranks_are_the_same_everywhere() -> None:
             "reproduce --page page.md --logs /no",
             "ferroket reproduce: --logs '/no': no log of a run that came to an end is",
         ),
+        ("supports nothing", "ferroket supports: there is no model 'nothing'; there are RBM, RBMModPhase, "),
+        (
+            "supports --page no.md",
+            "ferroket supports: --page 'no.md': there is no such file. Name the page whose tables",
+        ),
+        ("supports --page page.md", "page.md must have the lines '<!-- made by `ferroket supports --page`: -->'"),
         ("bench operators --batch 0", "Invalid value for '--batch': 0 has to be 1 or more"),
         ("bench operators --rounds 1.5", "Invalid value for '--rounds': 1.5 has to be a whole number"),
         (
@@ -153,11 +160,12 @@ def test_bad_values_are_usage_errors(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("run.py").touch()
-    Path("page.md").write_text("kept")
+    kept = f"{MADE.start}\nkept\n{MADE.end}\n"
+    Path("page.md").write_text(kept)
     code, out, err = invoke(*arguments.split())
     assert (code, out) == (2, "")
     assert message in err
-    assert Path("page.md").read_text() == "kept"
+    assert Path("page.md").read_text() == kept
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

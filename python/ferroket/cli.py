@@ -378,6 +378,13 @@ Modules = Annotated[
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this new file instead of stdout.")]
 
 
+def _job(script: str, arguments: list[str] | None, output: Path | None, **settings: Any) -> Any:
+    """What a job script is for."""
+    from ferroket.distributed.job_scripts import Job
+
+    return Job(script=script, arguments=arguments or [], file=str(output or "FILE"), **settings)
+
+
 class Starter(StrEnum):
     """What starts the ranks of a job."""
 
@@ -415,19 +422,9 @@ def slurm(
     """Write a job script for SLURM's sbatch."""
     from ferroket.distributed import job_scripts
 
-    found = job_scripts.Job(
-        script=script,
-        arguments=arguments or [],
-        nodes=nodes,
-        ranks_per_node=ranks_per_node,
-        cores_per_rank=cores_per_rank,
-        time=time,
-        account=account,
-        queue=partition,
-        name=name,
-        modules=module or None,
-        file=str(output or "FILE"),
-    )
+    size = {"nodes": nodes, "ranks_per_node": ranks_per_node, "cores_per_rank": cores_per_rank, "time": time}
+    of_cluster = {"account": account, "queue": partition, "modules": module or None}
+    found = _job(script, arguments, output, name=name, **size, **of_cluster)
     job_scripts.write(job_scripts.slurm(found, starter=launcher.value if launcher else None, pmi=mpi), output)
 
 
@@ -449,19 +446,9 @@ def pbs(
     """Write a job script for PBS's qsub."""
     from ferroket.distributed import job_scripts
 
-    found = job_scripts.Job(
-        script=script,
-        arguments=arguments or [],
-        nodes=nodes,
-        ranks_per_node=ranks_per_node,
-        cores_per_rank=cores_per_rank,
-        time=time,
-        account=account,
-        queue=queue,
-        name=name,
-        modules=module or None,
-        file=str(output or "FILE"),
-    )
+    size = {"nodes": nodes, "ranks_per_node": ranks_per_node, "cores_per_rank": cores_per_rank, "time": time}
+    of_cluster = {"account": account, "queue": queue, "modules": module or None}
+    found = _job(script, arguments, output, name=name, **size, **of_cluster)
     job_scripts.write(job_scripts.pbs(found), output)
 
 
@@ -480,13 +467,6 @@ def kubernetes(
     """Write a JobSet for Kubernetes."""
     from ferroket.distributed import job_scripts
 
-    found = job_scripts.Job(
-        script=script,
-        arguments=arguments or [],
-        nodes=nodes,
-        ranks_per_node=ranks_per_node,
-        cores_per_rank=cores_per_rank,
-        name=name,
-        file=str(output or "FILE"),
-    )
+    size = {"nodes": nodes, "ranks_per_node": ranks_per_node, "cores_per_rank": cores_per_rank}
+    found = _job(script, arguments, output, name=name, **size)
     job_scripts.write(job_scripts.kubernetes(found, image=image), output)

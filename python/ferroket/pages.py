@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ferroket.usage import UsageError
+from ferroket.usage import UsageError, check_writable
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,19 @@ class MadePart:
             UsageError: The page has no such marks.
         """
         return self._split(page)[1].strip()
+
+    def check(self, page: Path) -> None:
+        """Checks that a text can be put there, before it is made.
+
+        Raises:
+            UsageError: The page isn't there, can't be written, or has no such marks.
+        """
+        check_writable(page, "--page")
+        if not page.is_file():
+            raise UsageError(
+                f"--page {str(page)!r}: there is no such file. Name the page whose tables are to be written"
+            )
+        self._split(page)
 
     def write(self, page: Path, made: str) -> None:
         """Puts a text there.

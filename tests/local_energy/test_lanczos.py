@@ -132,5 +132,8 @@ def test_what_is_wrong_is_told() -> None:
         fk.local_energy.LanczosStep(hamiltonian, 0)
     with pytest.raises(TypeError, match="powers of FermionOperator2nd aren't single operators on"):
         fk.local_energy.LanczosStep(fk.operator.FermionOperator2nd(OWN, ["0^ 1"], [1.0]))
+    full = nk.vqs.FullSumState(hamiltonian.hilbert, Phases())
+    with pytest.raises(TypeError, match="give an MCState, and no FullSumState"):
+        fk.local_energy.LanczosStep(hamiltonian).coefficients(full)
     with pytest.raises(ValueError, match=r"1 steps have 2 coefficients, but their shape is \(3,\)"):
         fk.local_energy.LanczosStep(hamiltonian).expect(with_all_configurations(hamiltonian), [1, 2, 3])

@@ -1,7 +1,6 @@
 """Runs that reproduce published results: they go on where they stopped, and their logs become a page."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -149,15 +148,6 @@ def bethe(sites: int) -> float:
     return 0.25 - np.sum(0.5 / (x**2 + 0.25)) / sites
 
 
-def test_a_name_that_there_is_not() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "ferroket", "reproduce", "nothing"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert "there is no 'nothing'" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def check_short_run(name: str, ranks: int, folder: Path) -> float:
     """The energy of a short run on some ranks, below its bound and not below what is known."""
     command = [mpirun(), "-n", str(ranks), sys.executable, "-m", "ferroket", "reproduce", name, "--short"]
@@ -185,10 +175,12 @@ def test_short_runs(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.mpi
 @pytest.mark.timeout(1200)
-def test_a_short_run_with_stages(tmp_path: Path) -> None:
-    """Energies of the smaller system that comes first aren't in the log, and its cost is."""
-    name = "heisenberg-square-100-deep"
+@pytest.mark.parametrize(
+    ("name", "recorded", "made"), [("heisenberg-square-100-deep", 3, 23), ("heisenberg-triangular-36", 62, 62)]
+)
+def test_short_runs_with_stages(name: str, recorded: int, made: int, tmp_path: Path) -> None:
+    """Energies of a smaller system that comes first aren't in the log, and its cost is."""
     check_short_run(name, 2, tmp_path)
     log = json.loads((tmp_path / f"{name}-short.json").read_text())
-    assert len(log["steps"]) == 3
-    assert sum(segment["steps"] for segment in log["segments"]) == 23
+    assert len(log["steps"]) == recorded
+    assert sum(segment["steps"] for segment in log["segments"]) == made

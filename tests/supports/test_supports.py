@@ -1,8 +1,6 @@
 """The tables of what is accelerated: the page is what the command makes, and its cells say what is true."""
 
 import inspect
-import subprocess
-import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -165,15 +163,6 @@ def test_one_model_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
             "",
         ]
     )
-
-
-def test_a_model_that_there_is_not() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "ferroket", "supports", "nothing"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert "there is no model 'nothing'; there are RBM, RBMModPhase, " in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_a_page_without_marks(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ class LanczosStep:
 
     Raises:
         ValueError: There isn't a step.
+        TypeError: Powers of the operator aren't single operators, as in a space with a constraint of a user's own.
     """
 
     def __init__(self, hamiltonian: Any, steps: int = 1) -> None:
@@ -54,6 +55,9 @@ class LanczosStep:
 
         Returns:
             c of 1, H, …, ``(steps + 1,)``, up to a factor.
+
+        Raises:
+            TypeError: The state has no samples.
         """
         values = self._local_values(state)
         energy = float(jnp.mean(values[1].real))
@@ -83,6 +87,7 @@ class LanczosStep:
             state.
 
         Raises:
+            TypeError: The state has no samples.
             ValueError: There is another number of coefficients.
         """
         c = np.asarray(coefficients)
@@ -99,6 +104,8 @@ class LanczosStep:
 
     def _local_values(self, state: Any) -> list[Any]:
         """``e_k`` of the samples, each ``(chains, length)``, for k from 0 on."""
+        if not isinstance(state, nk.vqs.MCState):
+            raise TypeError(f"Lanczos steps take samples of |ψ|²: give an MCState, and no {type(state).__name__}")
         values = [jnp.asarray(state.local_estimators(power)) for power in self.powers]
         return [jnp.ones_like(values[0]), *values]
 

@@ -9,7 +9,7 @@ from ferroket.bench.report import check_plot
 from ferroket.distributed import running
 from ferroket.published import page
 from ferroket.published.results import RESULTS
-from ferroket.usage import UsageError, check_writable
+from ferroket.usage import UsageError
 
 SCRIPTS = Path(__file__).parent / "scripts"
 """Links to the files in ``examples/published``, of which a wheel has copies."""
@@ -49,9 +49,7 @@ def write_page(path: Path, logs: Path) -> None:
         UsageError: The page isn't there, can't be written or has no place for the tables; the folder has no logs of
             runs that came to an end; or the picture can't be drawn.
     """
-    check_writable(path, "--page")
-    if not path.is_file():
-        raise UsageError(f"--page {str(path)!r}: there is no such file. Name the page whose tables are to be written")
+    page.MADE.check(path)
     if not page.read_logs(logs):
         raise UsageError(f"--logs {str(logs)!r}: no log of a run that came to an end is there. Name the logs' folder")
     picture = path.parent / "pictures" / "published.png"

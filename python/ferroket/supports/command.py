@@ -11,7 +11,7 @@ from ferroket.supports.operators import OPERATORS
 from ferroket.supports.rules import RULES
 from ferroket.supports.spaces import SPACES
 from ferroket.supports.tables import Row, Table
-from ferroket.usage import UsageError, check_writable
+from ferroket.usage import UsageError
 
 TABLES = [MODELS, RULES, OPERATORS, DRIVERS, SPACES]
 MADE = MadePart("ferroket supports --page")
@@ -28,11 +28,7 @@ def supports(model: str | None, page: Path | None) -> None:
         UsageError: There is no such model, or the page isn't there or has no marks.
     """
     if page is not None:
-        check_writable(page, "--page")
-        if not page.is_file():
-            raise UsageError(
-                f"--page {str(page)!r}: there is no such file. Name the page whose tables are to be written"
-            )
+        MADE.check(page)
         MADE.write(page, in_markdown())
     elif model is None:
         for table in TABLES:
