@@ -31,6 +31,9 @@ pub trait Real:
     /// As many as a register of the processor holds.
     type Vector<S: Simd>: Pod + Debug;
 
+    /// Some of the numbers of such a register.
+    type Mask<S: Simd>: Copy;
+
     /// 1.
     const ONE: Self;
 
@@ -77,6 +80,15 @@ pub trait Real:
         no: Self::Vector<S>,
     ) -> Self::Vector<S>;
 
+    /// Where `a` and `b` are the same number.
+    fn equal<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Mask<S>;
+
+    /// Whether there are any.
+    fn any<S: Simd>(simd: S, mask: Self::Mask<S>) -> bool;
+
+    /// `yes` where the mask is, and `no` elsewhere.
+    fn choose<S: Simd>(simd: S, mask: Self::Mask<S>, yes: Self::Vector<S>, no: Self::Vector<S>) -> Self::Vector<S>;
+
     /// |a|.
     fn modulus<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
 
@@ -94,9 +106,10 @@ pub trait Real:
 }
 
 macro_rules! reals {
-    ($($t:ident, $vector:ident, $splat:ident, $add:ident, $mul:ident, $mul_add:ident, $div:ident, $min:ident, $select:ident, $less_than:ident, $equal:ident, $xor:ident, $and:ident, $not:ident, $product:ident, $least:ident: $narrow:literal, $range:literal, $growth:literal;)+) => {$(
+    ($($t:ident, $vector:ident, $mask:ident, $splat:ident, $add:ident, $mul:ident, $mul_add:ident, $div:ident, $min:ident, $select:ident, $less_than:ident, $equal:ident, $xor:ident, $and:ident, $not:ident, $product:ident, $least:ident, $first:ident: $narrow:literal, $range:literal, $growth:literal;)+) => {$(
         impl Real for $t {
             type Vector<S: Simd> = S::$vector;
+            type Mask<S: Simd> = S::$mask;
 
             const ONE: Self = 1.0;
             const NARROW: f64 = $narrow;
@@ -158,6 +171,21 @@ macro_rules! reals {
             }
 
             #[inline(always)]
+            fn equal<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$mask {
+                simd.$equal(a, b)
+            }
+
+            #[inline(always)]
+            fn any<S: Simd>(simd: S, mask: S::$mask) -> bool {
+                simd.$first(mask) < size_of::<S::$vector>() / size_of::<$t>()
+            }
+
+            #[inline(always)]
+            fn choose<S: Simd>(simd: S, mask: S::$mask, yes: S::$vector, no: S::$vector) -> S::$vector {
+                simd.$select(mask, yes, no)
+            }
+
+            #[inline(always)]
             fn modulus<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
                 simd.$and(a, simd.$not(simd.$splat(-0.0)))
             }
@@ -187,8 +215,8 @@ macro_rules! reals {
 }
 
 reals! {
-    f32, f32s, splat_f32s, add_f32s, mul_f32s, mul_add_e_f32s,
-        div_f32s, min_f32s, select_f32s, less_than_f32s, equal_f32s, xor_f32s, and_f32s, not_f32s, reduce_product_f32s, reduce_min_f32s: 2.5, 70.0, 4.0;
-    f64, f64s, splat_f64s, add_f64s, mul_f64s, mul_add_e_f64s,
-        div_f64s, min_f64s, select_f64s, less_than_f64s, equal_f64s, xor_f64s, and_f64s, not_f64s, reduce_product_f64s, reduce_min_f64s: 5.0, 600.0, 100.0;
+    f32, f32s, m32s, splat_f32s, add_f32s, mul_f32s, mul_add_e_f32s,
+        div_f32s, min_f32s, select_f32s, less_than_f32s, equal_f32s, xor_f32s, and_f32s, not_f32s, reduce_product_f32s, reduce_min_f32s, first_true_m32s: 2.5, 70.0, 4.0;
+    f64, f64s, m64s, splat_f64s, add_f64s, mul_f64s, mul_add_e_f64s,
+        div_f64s, min_f64s, select_f64s, less_than_f64s, equal_f64s, xor_f64s, and_f64s, not_f64s, reduce_product_f64s, reduce_min_f64s, first_true_m64s: 5.0, 600.0, 100.0;
 }

@@ -7,7 +7,7 @@
 use super::Numbers;
 use crate::Error;
 use crate::network::words::{Words, wrong};
-use crate::numbers::{Algebra, Complexes, Planes, Real, Reals, lanes, none};
+use crate::numbers::{Algebra, Complexes, Planes, Real, Reals, lanes};
 use pulp::{NullaryFnOnce, Simd};
 use std::marker::PhantomData;
 
@@ -64,13 +64,13 @@ impl<T: Real> Decompose<'_, T> {
             (1, true) => self.by::<S, V, 1, Reals, 4, 4>(simd, places, memory),
             (1, false) => self.by::<S, V, 1, Reals, 4, 2>(simd, places, memory),
             (_, true) => self.by::<S, V, 2, Complexes, 4, 2>(simd, places, memory),
-            (_, false) => self.by::<S, V, 2, Complexes, 2, 2>(simd, places, memory),
+            (_, false) => self.by::<S, V, 2, Complexes, 2, 1>(simd, places, memory),
         }
     }
 
-    /// By panels of `K` columns, and `R` rows at once.
+    /// By panels of `K` columns, and `W` of the other columns at once.
     #[inline(always)]
-    fn by<S: Simd, const V: usize, const P: usize, A: Algebra<P>, const K: usize, const R: usize>(
+    fn by<S: Simd, const V: usize, const P: usize, A: Algebra<P>, const K: usize, const W: usize>(
         &self,
         simd: S,
         places: &mut [Numbers<T, S, V>],
@@ -89,7 +89,7 @@ impl<T: Real> Decompose<'_, T> {
                 let numbers = rows.as_chunks_mut::<P>().0;
                 let matrix = Matrix::<T, S, P, A> { simd, n, has_triangles, numbers, pivots, order, of: PhantomData };
                 // A function of its own, or there would be a copy for each number of vectors.
-                simd.vectorize(Decomposition::<T, S, P, A, K, R>(matrix));
+                simd.vectorize(Decomposition::<T, S, P, A, K, W>(matrix));
                 let out = &mut places[diagonals + number * n * (2 + P)..][..n * (2 + P)];
                 for (row, (&pivot, &order)) in pivots.iter().zip(&*order).enumerate() {
                     (out[row][v], out[n + row][v]) = (pivot, order);
@@ -122,17 +122,20 @@ pub(super) fn gather<X: Copy, const V: usize>(numbers: &mut [X], places: &[[X; V
     }
 }
 
-/// What [`Decompose`] does with the matrices of a vector of lanes.
-struct Decomposition<'m, T: Real, S: Simd, const P: usize, A, const K: usize, const R: usize>(Matrix<'m, T, S, P, A>);
+/// Up to so many rows for each lane are few.
+const FEW: usize = 2;
 
-impl<T: Real, S: Simd, const P: usize, A: Algebra<P>, const K: usize, const R: usize> NullaryFnOnce
-    for Decomposition<'_, T, S, P, A, K, R>
+/// What [`Decompose`] does with the matrices of a vector of lanes.
+struct Decomposition<'m, T: Real, S: Simd, const P: usize, A, const K: usize, const W: usize>(Matrix<'m, T, S, P, A>);
+
+impl<T: Real, S: Simd, const P: usize, A: Algebra<P>, const K: usize, const W: usize> NullaryFnOnce
+    for Decomposition<'_, T, S, P, A, K, W>
 {
     type Output = ();
 
     #[inline(always)]
     fn call(mut self) {
-        self.0.decompose::<K, R>();
+        self.0.decompose::<K, W>();
     }
 }
 
@@ -151,18 +154,23 @@ struct Matrix<'m, T: Real, S: Simd, const P: usize, A> {
 
 impl<T: Real, S: Simd, const P: usize, A: Algebra<P>> Matrix<'_, T, S, P, A> {
     #[inline(always)]
-    fn decompose<const K: usize, const R: usize>(&mut self) {
+    fn decompose<const K: usize, const W: usize>(&mut self) {
         let n = self.n;
         let mut first = 0;
         while first < n {
             match K.min(n - first) {
-                1 => self.panel::<1>(first),
-                2 => self.panel::<2>(first),
-                3 => self.panel::<3>(first),
-                _ => self.panel::<4>(first),
+                1 => self.panel::<1, W>(first),
+                2 => self.panel::<2, W>(first),
+                3 => self.panel::<3, W>(first),
+                _ => self.panel::<4, W>(first),
             }
-            if first + K < n {
-                self.update::<K, R>(first);
+            for column in (first + K..n).step_by(W) {
+                match W.min(n - column) {
+                    1 => self.update::<K, 1>(first, column),
+                    2 => self.update::<K, 2>(first, column),
+                    3 => self.update::<K, 3>(first, column),
+                    _ => self.update::<K, 4>(first, column),
+                }
             }
             first += K;
         }
@@ -177,23 +185,31 @@ impl<T: Real, S: Simd, const P: usize, A: Algebra<P>> Matrix<'_, T, S, P, A> {
         }
     }
 
-    /// So many columns from `first` on.
+    /// So many columns from `first` on. Those before them are exchanged alike, `W` at once, if they are needed.
     #[inline(always)]
-    fn panel<const K: usize>(&mut self, first: usize) {
-        let factor = self.column::<0>(first, [T::splat(self.simd, T::default()); P]);
-        let factor = if K > 1 { self.column::<1>(first, factor) } else { factor };
-        let factor = if K > 2 { self.column::<2>(first, factor) } else { factor };
-        let factor = if K > 3 { self.column::<3>(first, factor) } else { factor };
-        let (simd, column) = (self.simd, first + K - 1);
-        for row in self.numbers[(column + 1) * self.n..].chunks_exact_mut(self.n) {
+    fn panel<const K: usize, const W: usize>(&mut self, first: usize) {
+        let factor = self.column::<0, K>(first, [T::splat(self.simd, T::default()); P]);
+        let factor = if K > 1 { self.column::<1, K>(first, factor) } else { factor };
+        let factor = if K > 2 { self.column::<2, K>(first, factor) } else { factor };
+        let factor = if K > 3 { self.column::<3, K>(first, factor) } else { factor };
+        let (simd, n, column) = (self.simd, self.n, first + K - 1);
+        for row in self.numbers[(column + 1) * n..].chunks_exact_mut(n) {
             row[column] = A::product::<T, S>(simd, row[column], factor);
+        }
+        if self.has_triangles && self.has_few_rows(first) {
+            // Those of panels that are done, each of which is some times so many.
+            for column in (0..first).step_by(W) {
+                let rows = self.exchange::<K, W>(first, column);
+                self.put(first, column, &rows);
+            }
+            self.exchange_order::<K>(first);
         }
     }
 
-    /// The column behind `C` others of a panel: it takes their products, and its pivot comes to the diagonal. The column before it
-    /// is still to be multiplied by `factor`; what itself is to be multiplied by is returned, −1 / pivot.
+    /// The column behind `C` others of a panel of `K`: it takes their products, and its pivot comes to the diagonal. The column
+    /// before it is still to be multiplied by `factor`; what itself is to be multiplied by is returned, −1 / pivot.
     #[inline(always)]
-    fn column<const C: usize>(&mut self, first: usize, factor: Planes<T, S, P>) -> Planes<T, S, P> {
+    fn column<const C: usize, const K: usize>(&mut self, first: usize, factor: Planes<T, S, P>) -> Planes<T, S, P> {
         let (simd, n, column) = (self.simd, self.n, first + C);
         let (done, open) = self.numbers.split_at_mut(column * n);
         let mut above = [[T::splat(simd, T::default()); P]; C];
@@ -222,13 +238,26 @@ impl<T: Real, S: Simd, const P: usize, A: Algebra<P>> Matrix<'_, T, S, P, A> {
             largest = T::where_less::<S>(simd, largest, size, size, largest);
         }
         self.pivots[column] = pivot;
-        self.exchange(column, if self.has_triangles { 0 } else { first });
+        if self.has_few_rows(first) {
+            // The other columns follow when the panel is done.
+            let row = self.exchange::<1, K>(column, first);
+            self.put(column, first, &row);
+        } else {
+            self.exchange_by_lanes(column, if self.has_triangles { 0 } else { first });
+        }
         factor_of_pivot::<T, S, P, A>(simd, self.numbers[column * n + column])
+    }
+
+    /// Whether the rows from `first` on are so few that it takes less time to look which of them are pivots than to exchange those
+    /// lane by lane.
+    #[inline(always)]
+    fn has_few_rows(&self, first: usize) -> bool {
+        self.n - first <= FEW * lanes::<T, S>()
     }
 
     /// Exchanges a row with that of the pivot, in each lane another one, from a column on.
     #[inline(always)]
-    fn exchange(&mut self, row: usize, from: usize) {
+    fn exchange_by_lanes(&mut self, row: usize, from: usize) {
         let (n, width) = (self.n, lanes::<T, S>());
         let pivots: &[T] = bytemuck::cast_slice(&self.pivots[row..=row]);
         let order: &mut [T] = bytemuck::cast_slice_mut(self.order);
@@ -250,54 +279,118 @@ impl<T: Real, S: Simd, const P: usize, A: Algebra<P>> Matrix<'_, T, S, P, A> {
         }
     }
 
-    /// What is right of a panel of `K` columns: U above, and below it the products of the panel, `R` rows at once.
+    /// Exchanges `K` rows from `first` on, one after the other, with those of their pivots, in each lane other ones, in `W` columns.
+    /// The `K` rows are returned, and not written.
     #[inline(always)]
-    fn update<const K: usize, const R: usize>(&mut self, first: usize) {
+    fn exchange<const K: usize, const W: usize>(&mut self, first: usize, column: usize) -> [[Planes<T, S, P>; W]; K] {
         let (simd, n) = (self.simd, self.n);
-        let (above, below) = self.numbers[first * n..].split_at_mut(K * n);
+        let pivots: [T::Vector<S>; K] = self.pivots[first..first + K].try_into().expect("as many");
+        let mut above = self.rows::<K, W>(first, column);
+        // Among themselves first: what a later one of them does to rows below isn't changed by that.
+        for t in 0..K {
+            let (own, others) = above[t..].split_at_mut(1);
+            for (other, row) in others.iter_mut().zip(first + t + 1..) {
+                let is_pivot = T::equal(simd, pivots[t], T::splat(simd, T::nearest(row as f64)));
+                exchange_where::<T, S, P, W>(simd, is_pivot, &mut own[0], other);
+            }
+        }
+        for (row, numbers) in self.numbers.chunks_exact_mut(n).enumerate().skip(first + K) {
+            let row = T::splat(simd, T::nearest(row as f64));
+            let mut is_pivot = [T::equal(simd, pivots[0], row); K];
+            let mut is_any = T::any(simd, is_pivot[0]);
+            for t in 1..K {
+                is_pivot[t] = T::equal(simd, pivots[t], row);
+                is_any |= T::any(simd, is_pivot[t]);
+            }
+            if is_any {
+                let numbers: &mut [Planes<T, S, P>; W] =
+                    (&mut numbers[column..column + W]).try_into().expect("as many");
+                let mut below = *numbers;
+                for t in 0..K {
+                    exchange_where::<T, S, P, W>(simd, is_pivot[t], &mut above[t], &mut below);
+                }
+                *numbers = below;
+            }
+        }
+        above
+    }
+
+    /// `W` columns of `K` rows.
+    #[inline(always)]
+    fn rows<const K: usize, const W: usize>(&self, first: usize, column: usize) -> [[Planes<T, S, P>; W]; K] {
+        let mut rows = [[[T::splat(self.simd, T::default()); P]; W]; K];
+        for (row, numbers) in rows.iter_mut().zip(self.numbers[first * self.n..].chunks_exact(self.n)) {
+            row.copy_from_slice(&numbers[column..column + W]);
+        }
+        rows
+    }
+
+    /// Writes them.
+    #[inline(always)]
+    fn put<const K: usize, const W: usize>(&mut self, first: usize, column: usize, rows: &[[Planes<T, S, P>; W]; K]) {
+        for (numbers, row) in self.numbers[first * self.n..].chunks_exact_mut(self.n).zip(rows) {
+            numbers[column..column + W].copy_from_slice(row);
+        }
+    }
+
+    /// Exchanges the numbers of the rows, as the rows of `K` columns.
+    #[inline(always)]
+    fn exchange_order<const K: usize>(&mut self, first: usize) {
+        for row in first..first + K {
+            let (done, below) = self.order.split_at_mut(row + 1);
+            for (other, number) in below.iter_mut().zip(row + 1..) {
+                let is_pivot = T::equal(self.simd, self.pivots[row], T::splat(self.simd, T::nearest(number as f64)));
+                let (a, b) = (done[row], *other);
+                done[row] = T::choose(self.simd, is_pivot, b, a);
+                *other = T::choose(self.simd, is_pivot, a, b);
+            }
+        }
+    }
+
+    /// `W` columns right of a panel of `K`: U above, and below it the products of the panel.
+    #[inline(always)]
+    fn update<const K: usize, const W: usize>(&mut self, first: usize, column: usize) {
+        let (simd, n) = (self.simd, self.n);
+        let mut above: [[Planes<T, S, P>; W]; K] =
+            if self.has_few_rows(first) { self.exchange(first, column) } else { self.rows(first, column) };
         for t in 1..K {
-            let (rows, row) = above.split_at_mut(t * n);
-            let (factors, row) = row[first..n].split_at_mut(K);
-            for (s, of_row) in rows.chunks_exact(n).enumerate() {
-                for (number, &other) in row.iter_mut().zip(&of_row[first + K..]) {
-                    *number = A::product_plus::<T, S>(simd, factors[s], other, *number);
+            let (done, open) = above.split_at_mut(t);
+            for (s, others) in done.iter().enumerate() {
+                let factor = self.numbers[(first + t) * n + first + s];
+                for (number, &other) in open[0].iter_mut().zip(others) {
+                    *number = A::product_plus::<T, S>(simd, factor, other, *number);
                 }
             }
         }
-        let mut of_panel = [&above[..0]; K];
-        for (row, of_row) in above.chunks_exact(n).zip(&mut of_panel) {
-            *of_row = &row[first + K..];
-        }
-        let mut blocks = below.chunks_exact_mut(R * n);
-        for block in blocks.by_ref() {
-            let mut rows = [const { none() }; R];
-            for (row, of_block) in rows.iter_mut().zip(block.chunks_exact_mut(n)) {
-                *row = of_block;
+        self.put(first, column, &above);
+        for row in self.numbers[(first + K) * n..].chunks_exact_mut(n) {
+            let (done, open) = row.split_at_mut(column);
+            let factors: [Planes<T, S, P>; K] = done[first..first + K].try_into().expect("as many");
+            let numbers: &mut [Planes<T, S, P>; W] = (&mut open[..W]).try_into().expect("as many");
+            let mut sums = *numbers;
+            for (factor, others) in factors.iter().zip(&above) {
+                for (sum, &other) in sums.iter_mut().zip(others) {
+                    *sum = A::product_plus::<T, S>(simd, *factor, other, *sum);
+                }
             }
-            add_products::<T, S, P, A, K, R>(simd, first, &of_panel, rows);
-        }
-        for row in blocks.into_remainder().chunks_exact_mut(n) {
-            add_products::<T, S, P, A, K, 1>(simd, first, &of_panel, [row]);
+            *numbers = sums;
         }
     }
 }
 
-/// Adds products of `K` numbers of each of `R` rows, those from `first` on, with as many other rows, to what is behind them.
+/// Exchanges numbers where a mask is.
 #[inline(always)]
-fn add_products<T: Real, S: Simd, const P: usize, A: Algebra<P>, const K: usize, const R: usize>(
+fn exchange_where<T: Real, S: Simd, const P: usize, const W: usize>(
     simd: S,
-    first: usize,
-    others: &[&[Planes<T, S, P>]; K],
-    rows: [&mut [Planes<T, S, P>]; R],
+    mask: T::Mask<S>,
+    first: &mut [Planes<T, S, P>; W],
+    second: &mut [Planes<T, S, P>; W],
 ) {
-    let mut factors = [[[T::splat(simd, T::default()); P]; K]; R];
-    let mut targets = [const { none() }; R];
-    for ((row, factors), target) in rows.into_iter().zip(&mut factors).zip(&mut targets) {
-        let (before, behind) = row.split_at_mut(first + K);
-        factors.copy_from_slice(&before[first..]);
-        *target = behind;
+    for (first, second) in first.iter_mut().zip(second) {
+        for (a, b) in first.iter_mut().zip(second) {
+            (*a, *b) = (T::choose(simd, mask, *b, *a), T::choose(simd, mask, *a, *b));
+        }
     }
-    products::<T, S, P, A, K, R>(simd, &factors, others, &mut targets);
 }
 
 /// Adds products of `R` rows of `K` numbers and `K` rows to `R` rows.
