@@ -57,6 +57,7 @@ class Result:
 _VARBENCH = "VarBench, D. Wu et al., Science 386, 296 (2024)"
 _CHEN_HEYL = "A. Chen and M. Heyl, Nat. Phys. 20, 1476 (2024), arXiv:2302.01941"
 _CHOO = "K. Choo et al., Phys. Rev. B 100, 125124 (2019), arXiv:1903.06713"
+_ROBLEDO_MORENO = "J. Robledo Moreno et al., Proc. Natl. Acad. Sci. 119, e2122059119 (2022), in VarBench"
 _NOMURA_IMADA = "Y. Nomura and M. Imada, Phys. Rev. X 11, 031034 (2021), arXiv:2005.14142"
 _SQUARE_QMC = Reference("quantum Monte Carlo", -0.67155267, _CHEN_HEYL, 5e-8)
 _SQUARE_RBM = Reference(
@@ -175,5 +176,20 @@ RESULTS: dict[str, Result] = {
         (Reference("exact", -17.51036669487866, f"{_VARBENCH}, Hubbard/square_16_P_5_8"),),
         bar=-17.510367 * (1 - 1e-3),
         short_bar=-17.0,
+    ),
+    "hubbard-cylinder-64": Result(
+        "Hubbard, cylinder 4×16, U = 8, 28 + 28",
+        "neural backflow, Gutzwiller, Jastrow",
+        "hubbard_cylinder",
+        "per site",
+        1 / 64,
+        (
+            Reference(
+                "DMRG, bond dimension 10 000", -48.0533 / 64, f"{_VARBENCH}, Hubbard/rectangular-4x16_64_PO_28_8"
+            ),
+            Reference("hidden fermions", -47.782 / 64, _ROBLEDO_MORENO, 0.005 / 64),
+        ),
+        bar=-0.71,
+        short_bar=-0.62,
     ),
 }

@@ -1,0 +1,1 @@
+../../../../examples/published/hubbard_cylinder.py
