@@ -2,16 +2,12 @@
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import ferroket  # noqa: F401 - before JAX starts, so that this jaxlib computes right sums
-
-# Helpers of the tests are modules in this folder.
-sys.path.insert(0, str(Path(__file__).parent))
 
 # XLA compiles most of what the tests run. JAX keeps it, so that test processes, and the next run, have it ready.
 _CACHE = Path(__file__).parents[1] / "target" / "jax-cache"
@@ -35,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """With --quick XLA compiles fast, to slower programs, here and in the jobs that inherit the environment."""
     if config.getoption("quick"):
-        from mpi import FAST_COMPILATION
+        from support.mpi import FAST_COMPILATION
 
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FAST_COMPILATION}".strip()
 

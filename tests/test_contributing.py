@@ -58,9 +58,18 @@ def test_names_are_found() -> None:
     assert names_of('`a/b.py`, `make test ONLY="c/d"`, `e.rs` and `fk.run` of f/g') == {"a/b.py", "c/d", "e.rs"}
     counts = [len(names_of(page.read_text())) for page in PAGES[:3]]
     assert all(count > least for count, least in zip(counts, (80, 40, 15), strict=True)), counts
-    assert [is_there(name) for name in ("tests/mpi.py", "python/ferroket/ffi/", "ci/newest-*.txt")] == [True] * 3
+    assert [is_there(name) for name in ("tests/support/mpi.py", "python/ferroket/ffi/", "ci/newest-*.txt")] == [
+        True
+    ] * 3
     assert [is_there(name) for name in ("affinity.py", "algebra/")] == [True] * 2
-    wrong = ("tests/no.py", "no.py", "tests/mpi.py/", "python/ferroket/cli/", "ci/oldest-*.txt", "algebra/no.py")
+    wrong = (
+        "tests/no.py",
+        "no.py",
+        "tests/support/mpi.py/",
+        "python/ferroket/cli/",
+        "ci/oldest-*.txt",
+        "algebra/no.py",
+    )
     assert [is_there(name) for name in wrong] == [False] * len(wrong)
 
 

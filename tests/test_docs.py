@@ -18,11 +18,11 @@ import pytest
 from packaging.version import Version
 from typer.main import get_command
 
-from blocks import blocks, comments
 from ferroket.cli import app
 from ferroket.distributed.info import single_process
-from mpi import environment, mpirun, run_command, run_ranks
-from shell import check, make_home, run
+from support.code_blocks import blocks, comments
+from support.mpi import environment, mpirun, run_command, run_ranks
+from support.shell_scripts import check, make_home, run
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -83,7 +83,7 @@ def test_python_blocks_run_and_say_what_comes_out(page: Path, tmp_path: Path, mo
     if Version(version("netket")) < Version(NETKET.get(page.name, "0")):
         pytest.skip(f"its blocks are for NetKet {NETKET[page.name]}")
     monkeypatch.chdir(tmp_path)
-    job = run_command([sys.executable, ROOT / "tests" / "blocks.py", page], environment(), 120)
+    job = run_command([sys.executable, ROOT / "tests" / "support" / "code_blocks.py", page], environment(), 120)
     assert job.returncode == 0, job.stdout + job.stderr
     found = [json.loads(result) for result in re.findall("^RESULT (.*)$", job.stdout, re.MULTILINE)]
     said = [said for block in blocks(page, "python") for _, said in comments(block) if said]

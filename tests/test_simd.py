@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ferroket import _lib
-from outlined import can_disassemble, disassembled, outlined
+from support.disassembly import can_disassemble, disassembled, outlined
 
 # Local energies and samples of models that Rust knows, and of one whose dense layers it evaluates.
 RESULTS = """

@@ -12,8 +12,8 @@ import pytest
 from ferroket.ansatz import first_layer
 from ferroket.bench import models
 from ferroket.network import structure
-from frameworks import FRAMEWORKS
-from variational_states import random_like
+from support.other_frameworks import FRAMEWORKS
+from support.variational_states import random_like
 
 SHAPE = (4, 4)
 N = 16

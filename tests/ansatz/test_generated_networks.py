@@ -11,7 +11,11 @@ import pytest
 from hypothesis import Phase, assume, event, given, reject, settings
 from hypothesis import strategies as st
 
-from checked_networks import (
+from ferroket.network import UnreadableError, read, structure
+from support.generated_networks import networks
+from support.generated_operators import checks
+from support.mpi import FULL
+from support.network_checks import (
     SETTINGS,
     Setting,
     UnsuitableNetworkError,
@@ -20,10 +24,6 @@ from checked_networks import (
     precision,
     random_variables,
 )
-from ferroket.network import UnreadableError, read, structure
-from generated_networks import networks
-from generated_operators import checks
-from mpi import FULL
 
 pytestmark = [
     pytest.mark.usefixtures("quick_compilation", "no_kept_programs"),

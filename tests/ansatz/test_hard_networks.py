@@ -11,7 +11,7 @@ import netket as nk
 import numpy as np
 import pytest
 
-from checked_networks import GATE, SETTINGS, check_network
+from support.network_checks import GATE, SETTINGS, check_network
 
 pytestmark = [pytest.mark.usefixtures("quick_compilation"), pytest.mark.filterwarnings("ignore")]
 

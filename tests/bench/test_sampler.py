@@ -11,7 +11,7 @@ import ferroket as fk
 from ferroket.bench import hamiltonians, sampler, states
 from ferroket.distributed import affinity
 from ferroket.sampler import chains
-from variational_states import random_like
+from support.variational_states import random_like
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mpi import FAST_COMPILATION, FULL, MPIS, PREFIXES, run_ranks
+from support.mpi import FAST_COMPILATION, FULL, MPIS, PREFIXES, run_ranks
 
 pytestmark = pytest.mark.mpi
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpi import installed, run_ranks
+from support.mpi import installed, run_ranks
 
 pytestmark = pytest.mark.mpi
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ferroket as fk
-from mpi import FULL, Finished, run_alone, run_ranks
+from support.mpi import FULL, Finished, run_alone, run_ranks
 
 START = """
 import ferroket as fk

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mpi import FULL, PREFIXES, SOON, START, SUM, run_ranks
+from support.mpi import FULL, PREFIXES, SOON, START, SUM, run_ranks
 
 pytestmark = pytest.mark.mpi
 

@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from ferroket.distributed.communicators import groups_of, refuse_float16, refuse_large
-from mpi import PREFIXES, run_ranks
+from support.mpi import PREFIXES, run_ranks
 
 PRELUDE = """
 import ferroket as fk

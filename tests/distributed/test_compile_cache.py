@@ -15,7 +15,7 @@ import pytest
 
 from ferroket.distributed import compile_cache
 from ferroket.distributed.compile_cache import CompileCache, folder, kind_of_programs
-from mpi import FAST_COMPILATION, START, SUM, Finished, run_alone, run_ranks
+from support.mpi import FAST_COMPILATION, START, SUM, Finished, path_to, run_alone, run_ranks
 
 KEY = "0" * 64
 
@@ -169,16 +169,15 @@ def test_a_folder_that_others_may_write_to_is_refused(place: str, tmp_path: Path
 
 def test_a_full_disk_is_no_error_and_leaves_no_half_files(tmp_path: Path) -> None:
     script = f"""
-import resource, sys
+import resource
 from pathlib import Path
-sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1])]}
 from ferroket.distributed.compile_cache import CompileCache
 from test_compile_cache import Compiler
 resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))  # writing more fails, as on a full disk
 cache, compiler = CompileCache(Path({str(tmp_path)!r}), trims=True), Compiler()
 assert [cache.program(compiler) for _ in range(2)] == ["program"] * 2 and compiler.compiled == 2
 """
-    run_alone(script).ok()
+    run_alone(script, PYTHONPATH=path_to(__file__)).ok()
     assert files(tmp_path) == []
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from examinations import FAST, GIB, LIBRARY, RANK, alone, failed, job, the_problem
 from ferroket.distributed.doctor.diagnosis import diagnose
 from ferroket.distributed.doctor.reductions import Computation
+from support.doctor_examinations import FAST, GIB, LIBRARY, RANK, alone, failed, job, the_problem
 
 
 def test_a_healthy_job_has_no_problems() -> None:

@@ -17,7 +17,6 @@ import numpy
 import psutil
 import pytest
 
-from examinations import GIB, LIBRARY, RANK, failed, job
 from ferroket import limits
 from ferroket._compat.jaxlib import is_wrong
 from ferroket.distributed import affinity
@@ -28,8 +27,9 @@ from ferroket.distributed.doctor.neighbours import Neighbours
 from ferroket.distributed.doctor.present import Page, as_json
 from ferroket.distributed.doctor.trial import own_job
 from ferroket.distributed.launching.launchers import Command
-from hosts import as_debian, make_hosts, run_on_hosts
-from mpi import PREFIXES, Finished, mpirun, run_alone, run_ranks
+from support.doctor_examinations import GIB, LIBRARY, RANK, failed, job
+from support.hosts import as_debian, make_hosts, run_on_hosts
+from support.mpi import PREFIXES, Finished, mpirun, run_alone, run_ranks
 
 # -- facts -------------------------------------------------------------------------------------------------
 

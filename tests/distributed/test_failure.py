@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mpi import FULL, PREFIXES, SOON, START, SUM, Finished, run_alone, run_ranks
+from support.mpi import FULL, PREFIXES, SOON, START, SUM, Finished, run_alone, run_ranks
 
 pytestmark = pytest.mark.mpi
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from mpi import Finished, run_alone, run_ranks
+from support.mpi import Finished, run_alone, run_ranks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 

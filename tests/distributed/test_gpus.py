@@ -11,9 +11,9 @@ import pytest
 
 from ferroket.distributed import gpus
 from ferroket.distributed.gpus import Gpus
-from hosts import make_hosts
-from mpi import Finished, run_alone, run_ranks
-from srun import run_srun
+from support.hosts import make_hosts
+from support.mpi import Finished, run_alone, run_ranks
+from support.srun import run_srun
 
 A, B, C, D = (f"0000:0{bus}:00.0" for bus in "1234")
 

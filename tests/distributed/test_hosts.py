@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hosts import Host, Names, as_debian, by_dns, make_hosts, run_on_hosts
-from mpi import FULL, START, SUM, Finished, run_ranks
+from support.hosts import Host, Names, as_debian, by_dns, make_hosts, run_on_hosts
+from support.mpi import FULL, START, SUM, Finished, run_ranks
 
 pytestmark = pytest.mark.mpi
 

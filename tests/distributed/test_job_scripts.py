@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from ferroket.cli import app
 from ferroket.distributed import job_scripts
 from ferroket.distributed.doctor.facts import Library
-from shell import check
+from support.shell_scripts import check
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = ROOT / "examples" / "cluster"

@@ -20,7 +20,7 @@ import pytest
 
 from ferroket.distributed import library
 from ferroket.distributed.launching import launchers
-from mpi import FULL, MPIS, PREFIXES, SOON, SUM, Finished, environment, mpirun, processes
+from support.mpi import FULL, MPIS, PREFIXES, SOON, SUM, Finished, environment, mpirun, processes
 
 # The sum of the ranks, in a script that knows nothing of Ferroket.
 PSUM = (

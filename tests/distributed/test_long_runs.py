@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpi import FAST_COMPILATION, PREFIXES, START, Finished, mpirun, run_alone, run_ranks
-from srun import run_srun
+from support.mpi import FAST_COMPILATION, PREFIXES, START, Finished, mpirun, run_alone, run_ranks
+from support.srun import run_srun
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(900)]
 

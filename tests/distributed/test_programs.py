@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 from ferroket import _lib
 from ferroket.distributed import programs
-from mpi import MPIS, run_ranks
+from support.mpi import MPIS, run_ranks
 
 PRELUDE = """
 import ferroket as fk

@@ -11,7 +11,7 @@ import pytest
 
 from ferroket._compat import jaxlib
 from ferroket.distributed.doctor.reductions import _difference
-from mpi import run_alone, run_ranks
+from support.mpi import run_alone, run_ranks
 
 FLAG = "--xla_cpu_experimental_ynn_fusion_type"
 RIGHT = f"{FLAG}=individual_dot"

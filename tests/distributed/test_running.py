@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mpi import PREFIXES, SOON, SUM, Finished, environment, mpirun, run_command
+from support.mpi import PREFIXES, SOON, SUM, Finished, environment, mpirun, run_command
 
 RUN = [sys.executable, "-m", "ferroket", "run"]
 

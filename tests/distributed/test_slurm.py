@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from ferroket.distributed import slurm
-from hosts import Names, as_debian, by_dns, make_hosts
-from mpi import START, SUM, Finished
-from srun import run_srun
+from support.hosts import Names, as_debian, by_dns, make_hosts
+from support.mpi import START, SUM, Finished
+from support.srun import run_srun
 
 # As `srun -N2 -n3 --gpus=4` of SLURM 22.05 sets them for its second task.
 TASK = {

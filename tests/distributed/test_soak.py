@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mpi import PREFIXES, SOON, START, SUM, environment, is_installed, mpirun, processes, run_command
+from support.mpi import PREFIXES, SOON, START, SUM, environment, is_installed, mpirun, processes, run_command
 
 pytestmark = pytest.mark.mpi
 

@@ -10,7 +10,19 @@ import pytest
 from ferroket.distributed import startup
 from ferroket.distributed.gpus import Gpus
 from ferroket.distributed.node import Node
-from mpi import FULL, PREFIXES, SOON, START, SUM, Finished, environment, mpirun, run_alone, run_command, run_ranks
+from support.mpi import (
+    FULL,
+    PREFIXES,
+    SOON,
+    START,
+    SUM,
+    Finished,
+    environment,
+    mpirun,
+    run_alone,
+    run_command,
+    run_ranks,
+)
 
 pytestmark = pytest.mark.mpi
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpi import FAST_COMPILATION, FULL, PREFIXES, Finished, run_alone, run_ranks
+from support.mpi import FAST_COMPILATION, FULL, PREFIXES, Finished, run_alone, run_ranks
 
 pytestmark = pytest.mark.mpi
 

@@ -19,7 +19,7 @@ from ferroket.distributed.watchdog import (
     interval,
     members_of,
 )
-from mpi import SOON, run_alone, run_ranks
+from support.mpi import SOON, run_alone, run_ranks
 
 SUM = "MPI_Allreduce of 1 float32 (4 bytes) over ranks 0-2"
 PAIR = "MPI_Allreduce of 8 float64 (64 bytes) over ranks 1, 2"

@@ -5,7 +5,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from mpi import FULL, environment, mpirun, run_command, run_ranks
+from support.mpi import FULL, environment, mpirun, run_command, run_ranks
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RANKS = [1, 2, 4, 8] if FULL else [1, 2]

@@ -14,9 +14,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from hosts import Host, make_hosts
-from mpi import environment, mpirun, run_command
-from shell import RUN, check, make_home, run, said
+from support.hosts import Host, make_hosts
+from support.mpi import environment, mpirun, run_command
+from support.shell_scripts import RUN, check, make_home, run, said
 
 CLUSTER = Path(__file__).parents[2] / "examples" / "cluster"
 SCRIPTS = sorted(CLUSTER.glob("*.sh"))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from running import EXAMPLES, FEW_RANKS, RANKS, lines, numbers
 
-from mpi import FULL
+from support.mpi import FULL
 
 # Jobs have timeouts of their own, and some tests run several.
 pytestmark = pytest.mark.timeout(1200)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from running import EXAMPLES, FEW_RANKS, TIMEOUT, lines, numbers
 
-from mpi import FULL, environment, mpirun, run_command
+from support.mpi import FULL, environment, mpirun, run_command
 
 # Jobs have timeouts of their own, and some tests run several.
 pytestmark = pytest.mark.timeout(1200)

@@ -3,9 +3,7 @@
 import ferroket  # noqa: F401 - before JAX starts, so that this jaxlib computes right sums
 
 # isort: split
-import sys
 import traceback
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -16,16 +14,13 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from ferroket.operator import Ising
-
-# The helpers of the tests are modules in their folder.
-sys.path.insert(0, str(Path(__file__).parents[1]))
-import forms
+from support import compiled_forms as forms
+from support.comparisons import COLLECTIVES
 
 HILBERT = nk.hilbert.Spin(0.5, 6)
 EDGES = np.array(nk.graph.Chain(6).edges())
 X = np.array(HILBERT.random_state(jax.random.key(0), 16))
 DEVICES = np.array(jax.devices())
-COLLECTIVES = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")
 
 use_mesh = jax.set_mesh if hasattr(jax, "set_mesh") else jax.sharding.use_mesh
 elements = jax.jit(lambda operator, x: operator.get_conn_padded(x))

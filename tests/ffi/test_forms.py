@@ -9,11 +9,11 @@ import netket as nk
 import numpy as np
 import pytest
 
-import forms
 from ferroket.ffi import compact_elements
 from ferroket.ffi.compact import _compact_reference, _count_reference
 from ferroket.ffi.references import terms as term_references
 from ferroket.operator.compiled import Terms, local_states
+from support import compiled_forms as forms
 
 ERRORS = (jax.errors.JaxRuntimeError, ValueError)
 FORMS = list(forms.some_forms())

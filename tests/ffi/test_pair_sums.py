@@ -10,7 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ferroket.ffi import PairArguments
 from ferroket.models.pair_sums import _reference, log_pair_sum, pair_matrices_of, pair_sums_p
-from pfaffians import pfaffian
+from support.determinants import pfaffian
 
 MODES, PARAMETERS, FERMIONS = 6, 7, 4
 DTYPES = (np.float32, np.float64, np.complex64, np.complex128)

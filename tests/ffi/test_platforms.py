@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from jax import export
 
-import ising
 from ferroket.operator import Ising
 from ferroket.operator.compiled.ising import ISING
+from support import ising
 
 
 def lowered(platform, wrap=lambda f: f):

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from support.mpi import path_to
+
 CHECKS = Path(__file__).with_name("sharding_checks.py")
 NAMES = [
     node.name
@@ -24,7 +26,7 @@ def outcomes():
     flags = "--xla_force_host_platform_device_count=4"
     process = subprocess.run(
         [sys.executable, CHECKS],
-        env={**os.environ, "XLA_FLAGS": flags},
+        env={**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": path_to()},
         capture_output=True,
         text=True,
         timeout=250,

@@ -11,13 +11,13 @@ import pytest
 import scipy.stats
 
 import ferroket as fk
-from constrained import _Plain
-from limited import SPACES, space
+from support.constrained_spaces import PlainConstraint
+from support.limited_sites import SPACES, space
 
 cases = pytest.mark.parametrize("hilbert", SPACES.values(), ids=SPACES)
 
 
-class _FirstSiteIsFull(_Plain):
+class _FirstSiteIsFull(PlainConstraint):
     def __call__(self, x: jax.Array) -> jax.Array:
         return x[..., 0] == 1
 

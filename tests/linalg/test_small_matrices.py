@@ -14,7 +14,7 @@ from ferroket.ffi.small_matrices import pfaffian_program
 from ferroket.linalg.determinants import _reference, factorized
 from ferroket.linalg.matrices import flattened
 from ferroket.linalg.pfaffians import _factors, pfaffian_factors_p
-from pfaffians import pfaffian
+from support.determinants import pfaffian
 
 assert nk  # with it come numbers of 64 bits
 DTYPES = (np.float32, np.float64, np.complex64, np.complex128)

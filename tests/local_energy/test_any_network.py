@@ -11,8 +11,8 @@ import pytest
 from netket.vqs.mc.kernels import local_value_kernel_jax
 
 import ferroket as fk
-from example_operators import EXAMPLES
 from ferroket.local_energy import local_values
+from support.example_operators import EXAMPLES
 
 RNG = np.random.default_rng(0)
 

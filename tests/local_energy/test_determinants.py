@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ferroket as fk
-from determinants import BALANCED, FERMIONS, MODELS, SPINLESS, hilbert_of, random_operator
 from ferroket._compat.netket import FermiHubbard
 from ferroket.local_energy import known_model
-from mpi import FULL
-from variational_states import is_single, make_state, netkets_values, values_by
+from support.determinants import BALANCED, FERMIONS, MODELS, SPINLESS, hilbert_of, random_operator
+from support.mpi import FULL
+from support.variational_states import is_single, make_state, netkets_values, values_by
 
 
 def compare(model: Any, theirs: Any, x: Any = None, *, scale: float = 0.7, tolerance: float = 1e-10) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import ferroket as fk
-from determinants import BALANCED, FERMIONS, random_operator
 from ferroket.ansatz.determinants import beside
-from variational_states import make_state, netkets_values, values_by
+from support.determinants import BALANCED, FERMIONS, random_operator
+from support.variational_states import make_state, netkets_values, values_by
 
 UNRESTRICTED: dict[str, Any] = {"restricted": False}
 

@@ -9,7 +9,7 @@ import pytest
 
 import ferroket as fk
 from ferroket._compat.netket import FermiHubbard
-from variational_states import is_single, make_state, netkets_values, values_by
+from support.variational_states import is_single, make_state, netkets_values, values_by
 
 
 class AnotherDoublonHolon(fk.models.DoublonHolon):

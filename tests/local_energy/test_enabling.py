@@ -14,8 +14,8 @@ from netket.vqs.mc import kernels
 import ferroket as fk
 from ferroket.operator import cache
 from ferroket.operator.algebra.accelerated import Accelerated
-from mpi import FULL
-from variational_states import CHAIN, MODELS, SPINS, make_state
+from support.mpi import FULL
+from support.variational_states import CHAIN, MODELS, SPINS, make_state
 
 RBM, MLP = MODELS["RBM"], nk.models.MLP(param_dtype=complex)
 HAMILTONIANS = {

@@ -9,7 +9,7 @@ import pytest
 
 import ferroket as fk
 from ferroket._compat.netket import FermiHubbard
-from variational_states import values_by
+from support.variational_states import values_by
 
 
 def fermi_sea(graph: Any, fermions: int) -> np.ndarray:

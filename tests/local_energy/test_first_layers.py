@@ -12,12 +12,12 @@ import pytest
 from netket.vqs.mc.kernels import local_value_kernel_jax
 
 import ferroket as fk
-from constrained import Blockade
 from ferroket.bench import models
 from ferroket.ffi import connected_sums
 from ferroket.ffi.first_layer import Layer
 from ferroket.local_energy import local_values
 from ferroket.local_energy.any_network import updated_factors
+from support.constrained_spaces import Blockade
 
 LATTICE = nk.graph.Square(4)
 SPINS = nk.hilbert.Spin(0.5, 16)

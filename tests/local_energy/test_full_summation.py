@@ -10,7 +10,7 @@ import pytest
 
 import ferroket as fk
 from ferroket.local_energy import local_values
-from variational_states import MODELS, OPERATORS, make_state, values_by
+from support.variational_states import MODELS, OPERATORS, make_state, values_by
 
 NETWORK = nk.models.MLP(hidden_dims=(7, 5), hidden_activations=jnp.tanh, param_dtype=complex)
 # NetKet's own, which take no part in the local values.

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import ferroket as fk
-from mpi import FULL
-from variational_states import CHAIN, SPINS, TRANSLATIONS
+from support.mpi import FULL
+from support.variational_states import CHAIN, SPINS, TRANSLATIONS
 
 ISING = fk.operator.Ising(SPINS, CHAIN, h=1.0)
 EXACT = -2 / np.sin(np.pi / 12)  # the ground state of the critical chain of six sites, by free fermions

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import ferroket as fk
-from comparing import on_a_gpu
-from example_operators import EXAMPLES
 from ferroket.ansatz import registry
 from ferroket.local_energy import known_model
 from ferroket.operator.compiled import Terms
 from ferroket.operator.compiled.rearrangement import Rearrangement
-from mpi import FULL
-from variational_states import (
+from support.comparisons import on_a_gpu
+from support.example_operators import EXAMPLES
+from support.mpi import FULL
+from support.variational_states import (
     CHAIN,
     MODELS,
     NO_BIASES,

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 import ferroket as fk
-from limited import KONDO, TRIANGLE, random_operator, space
+from support.limited_sites import KONDO, TRIANGLE, random_operator, space
 
 T_J = space(3, maximum=1, n_fermions_per_spin=(1, 1))
 KONDO_SPACE = space(4, **KONDO, n_fermions_per_spin=(2, 2))

@@ -12,8 +12,8 @@ import pytest
 from netket.operator import Squared
 
 import ferroket as fk
-from mpi import FULL
-from variational_states import CHAIN, MODELS, SPINS, make_state
+from support.mpi import FULL
+from support.variational_states import CHAIN, MODELS, SPINS, make_state
 
 RAISING = np.array([[0.0, 1.0], [0.0, 0.0]])
 ISING = nk.operator.IsingJax(SPINS, CHAIN, h=0.7)

@@ -21,7 +21,7 @@ import ferroket as fk
 from ferroket._compat import netket as compat
 from ferroket.local_energy import patching
 from ferroket.operator import cache
-from variational_states import CHAIN, MODELS, SPINS, make_state
+from support.variational_states import CHAIN, MODELS, SPINS, make_state
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from mpi import FULL, Finished, run_alone, run_ranks
+from support.mpi import FULL, Finished, run_alone, run_ranks
 
 pytestmark = pytest.mark.mpi
 

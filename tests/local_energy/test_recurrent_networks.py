@@ -1,6 +1,5 @@
 """Networks with loops whose carry starts from constants, in each framework, with and without chunks."""
 
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -15,7 +14,7 @@ from flax import nnx
 from netket.vqs.mc.kernels import local_value_kernel_jax
 
 import ferroket as fk
-from mpi import run_alone
+from support.mpi import run_on_devices
 
 HILBERT = nk.hilbert.Spin(0.5, 4)
 ISING = fk.operator.Ising(HILBERT, nk.graph.Chain(4), h=0.7)
@@ -152,13 +151,7 @@ def test_forces_of_many_samples_of_one_chain() -> None:
 
 @pytest.mark.thorough
 def test_on_four_devices() -> None:
-    """In a process of its own, which imports this file."""
-    file = Path(__file__)
-    path = [str(file.parent), str(file.parent.parent)]
-    # Before NetKet, as the warning about some jaxlibs asks.
-    script = f"import sys, ferroket; sys.path[:0] = {path}; import {file.stem} as t; t.compare_on_four_devices()"
-    flags = "--xla_force_host_platform_device_count=4"
-    run_alone(script, XLA_FLAGS=flags, JAX_DISABLE_MOST_OPTIMIZATIONS="1").ok()
+    run_on_devices(compare_on_four_devices, 4, JAX_DISABLE_MOST_OPTIMIZATIONS="1").ok()
 
 
 def compare_on_four_devices() -> None:

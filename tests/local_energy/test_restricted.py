@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import ferroket as fk
-from constrained import CASES, RYDBERG, Blockade, X
 from ferroket.local_energy import local_values
-from variational_states import MODELS, make_state, values_by
+from support.constrained_spaces import CASES, RYDBERG, Blockade, X
+from support.variational_states import MODELS, make_state, values_by
 
 pytestmark = pytest.mark.filterwarnings("ignore:(?s).*Defaulting to a slow:UserWarning")
 NETWORK = nk.models.MLP(hidden_dims=(7, 5), hidden_activations=jnp.tanh, param_dtype=complex)

@@ -10,7 +10,7 @@ import pytest
 
 import ferroket as fk
 from ferroket.ansatz.registry import find
-from mvmc_files import SYSTEMS, File, System, terms, write
+from support.mvmc_files import SYSTEMS, File, System, terms, write
 
 mvmc = fk.models.mvmc
 

@@ -5,7 +5,7 @@ XLA alone doesn't reach everything: statuses, MPI_IN_PLACE and the special ranks
 
 import pytest
 
-from mpi import PREFIXES, mpirun, run_ranks
+from support.mpi import PREFIXES, mpirun, run_ranks
 
 pytestmark = pytest.mark.mpi
 

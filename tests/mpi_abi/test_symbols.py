@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ferroket import _lib
-from mpi import run_alone, run_ranks
+from support.mpi import run_alone, run_ranks
 
 LIST = Path(__file__).parents[2] / "rust" / "mpi-abi" / "mpitrampoline-symbols.txt"
 _NAME = re.compile(r"\b(?:MPIX?ABI_\w+|mpi(?:wrapper|abi)_\w+)")

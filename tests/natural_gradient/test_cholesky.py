@@ -23,7 +23,7 @@ from ferroket.natural_gradient import solve as systems
 from ferroket.natural_gradient.blocks import Blocks
 from ferroket.natural_gradient.ntk import log_derivatives_of, ntk
 from ferroket.natural_gradient.vmc_sr import update_by_ntk, update_by_qgt
-from mpi import START, run_alone, run_ranks
+from support.mpi import START, path_to, run_on_devices, run_ranks
 
 thorough = pytest.mark.thorough
 solver = fk.optimizer.solver
@@ -359,17 +359,13 @@ def check(found: Any) -> None:
         assert difference(found["no fallback"], np.linalg.solve(system(240)[0], right)) < 1e-12
 
 
-def script(what: str, results: Path) -> str:
-    """Saves what a function of this file gives, in a process that imports it."""
-    path = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-    return f"""{START}
+JOB = f"""{START}
 import sys
-sys.path[:0] = {path}
 import numpy as np
-import {Path(__file__).stem} as tests
-found = tests.{what}()
+from test_cholesky import solutions
+found = solutions()
 if info.rank == 0:
-    np.savez({str(results)!r}, **found)
+    np.savez(sys.argv[1], **found)
 """
 
 
@@ -378,7 +374,7 @@ if info.rank == 0:
 @pytest.mark.parametrize("n", [2, 3, 8], ids=str)
 def test_on_ranks(n: int, tmp_path: Path) -> None:
     results = tmp_path / "solutions.npz"
-    job = run_ranks(script("solutions", results), n, timeout=500, JAX_DISABLE_MOST_OPTIMIZATIONS="1")
+    job = run_ranks(JOB, n, str(results), timeout=500, PYTHONPATH=path_to(__file__), JAX_DISABLE_MOST_OPTIMIZATIONS="1")
     assert job.returncode == 0, job.stdout + job.stderr
     check(np.load(results))
 
@@ -434,6 +430,10 @@ def in_one_process() -> dict[str, np.ndarray]:
     return {**found, **solutions(), "words": np.array(json.dumps(words))}
 
 
+def save_in_one_process(file: str) -> None:
+    np.savez(file, **in_one_process())
+
+
 WORDS = [
     (nk.optimizer.solver.cholesky, 9),
     (nk.optimizer.solver.cholesky, 0),
@@ -445,9 +445,7 @@ WORDS = [
 
 def test_on_four_devices(tmp_path: Path) -> None:
     results = tmp_path / "updates.npz"
-    flags = "--xla_force_host_platform_device_count=4"
-    job = script("in_one_process", results).replace("fk.initialize()", "fk.runtime_info()")
-    run_alone(job, timeout=250, XLA_FLAGS=flags, JAX_DISABLE_MOST_OPTIMIZATIONS="1").ok()
+    run_on_devices(save_in_one_process, 4, str(results), timeout=250, JAX_DISABLE_MOST_OPTIMIZATIONS="1").ok()
     found = np.load(results)
     check(found)
     theirs = [name for name in found.files if name.endswith(f", {SAMPLES * SAMPLES}")]

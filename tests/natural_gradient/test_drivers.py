@@ -18,7 +18,7 @@ import ferroket as fk
 from ferroket import limits
 from ferroket._compat import netket as compat
 from ferroket.natural_gradient import patching
-from variational_states import CHAIN, SPINS, make_state, random_like
+from support.variational_states import CHAIN, SPINS, make_state, random_like
 
 thorough = pytest.mark.thorough
 

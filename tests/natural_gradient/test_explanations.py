@@ -10,7 +10,7 @@ import pytest
 
 import ferroket as fk
 from ferroket.natural_gradient import Explanation, Layer, gram
-from variational_states import CHAIN, SPINS, TRANSLATIONS, make_state
+from support.variational_states import CHAIN, SPINS, TRANSLATIONS, make_state
 
 ISING = nk.operator.IsingJax(SPINS, CHAIN, h=0.7)
 MIB = 2**20

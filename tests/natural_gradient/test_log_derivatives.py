@@ -15,8 +15,8 @@ from jacobians import compare, names
 from jax import lax
 from networks import CASES, FLAX, N_SITES, Case, out, some_samples
 
-from generated_operators import checks
-from variational_states import random_like
+from support.generated_operators import checks
+from support.variational_states import random_like
 
 SAMPLES = some_samples()
 

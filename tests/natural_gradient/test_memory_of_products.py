@@ -1,6 +1,6 @@
 """What updates and the quantum geometric tensor take beside their results: rows of some samples, and no kernel."""
 
-from memory import linux_only, peaks
+from support.peak_memory import linux_only, peaks
 
 pytestmark = linux_only
 

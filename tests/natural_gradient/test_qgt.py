@@ -18,7 +18,7 @@ from netket.optimizer.qgt import QGTJacobianDense, QGTJacobianPyTree, QGTOnTheFl
 import ferroket as fk
 from ferroket.natural_gradient import dense, patching
 from ferroket.optimizer.qgt import QGTFactors, quantum_geometric_tensor
-from variational_states import CHAIN, SPINS, make_state, random_like
+from support.variational_states import CHAIN, SPINS, make_state, random_like
 
 pytestmark = [
     # Whether a network is holomorphic isn't said, and there are few samples.

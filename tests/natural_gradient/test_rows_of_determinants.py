@@ -11,12 +11,12 @@ import pytest
 from test_updates import UPDATES, with_energies
 
 import ferroket as fk
-from determinants import BALANCED, FERMIONS, MODELS, hilbert_of
 from ferroket._compat.netket import FermiHubbard
 from ferroket.natural_gradient.jacobian import jacobian
 from ferroket.natural_gradient.signs import is_real_up_to_signs
 from ferroket.natural_gradient.structure import read
-from variational_states import is_single, make_state, random_like
+from support.determinants import BALANCED, FERMIONS, MODELS, hilbert_of
+from support.variational_states import is_single, make_state, random_like
 
 GRAPH = nk.graph.Chain(4)
 HUBBARD = FermiHubbard(BALANCED, GRAPH, t=1.0, U=4.0)

@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 
 import ferroket as fk
 from ferroket._compat.netket import STEP_METHOD
-from variational_states import CHAIN, SPINS, make_state, random_like
+from support.variational_states import CHAIN, SPINS, make_state, random_like
 
 ISING = nk.operator.IsingJax(SPINS, CHAIN, h=0.7)
 MODELS = {

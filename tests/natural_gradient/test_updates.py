@@ -25,8 +25,8 @@ from ferroket.natural_gradient.in_chunks import DerivativesInChunks
 from ferroket.natural_gradient.ntk import log_derivatives_of
 from ferroket.natural_gradient.verification import unsupported_reason
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk, update_by_ntk, update_by_qgt
-from mpi import run_alone
-from variational_states import random_like
+from support.mpi import run_on_devices
+from support.variational_states import random_like
 
 SPINS = nk.hilbert.Spin(0.5, 6)
 CHAIN = nk.graph.Chain(6)
@@ -444,13 +444,8 @@ def on_four_devices(file: str) -> None:
 
 @thorough
 def test_on_four_devices(tmp_path: Path) -> None:
-    """In a process of its own, which imports this file."""
-    file, results = Path(__file__), tmp_path / "updates.npz"
-    path = [str(file.parent), str(file.parent.parent)]
-    script = f"import ferroket, sys; sys.path[:0] = {path}; import {file.stem} as tests; "
-    script += f"tests.on_four_devices({str(results)!r})"
-    flags = "--xla_force_host_platform_device_count=4"
-    run_alone(script, XLA_FLAGS=flags, JAX_DISABLE_MOST_OPTIMIZATIONS="1").ok()
+    results = tmp_path / "updates.npz"
+    run_on_devices(on_four_devices, 4, str(results), JAX_DISABLE_MOST_OPTIMIZATIONS="1").ok()
     expected = sharded_updates(None)
     found = np.load(results)
     assert set(found.files) == set(expected)

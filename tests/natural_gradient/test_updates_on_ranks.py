@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from mpi import FAST_COMPILATION, Finished, run_alone, run_ranks
+from support.mpi import FAST_COMPILATION, Finished, run_alone, run_ranks
 
 pytestmark = pytest.mark.mpi
 

@@ -19,7 +19,7 @@ from ferroket.bench import models
 from ferroket.models.fermions import occupied_rows
 from ferroket.network import UnreadableError, read, read_function, structure
 from ferroket.network.program import Rows
-from generated_operators import checks
+from support.generated_operators import checks
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

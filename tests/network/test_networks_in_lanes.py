@@ -3,7 +3,6 @@
 import functools
 import math
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
@@ -28,8 +27,8 @@ from ferroket.network.characters import character_table
 from ferroket.network.numbers import FUNCTIONS
 from ferroket.network.program import Contract, Map
 from ferroket.network.rules import RULES
-from generated_operators import checks
-from mpi import run_alone
+from support.generated_operators import checks
+from support.mpi import run_on_devices
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -711,9 +710,5 @@ def read_on_each_device() -> None:
 
 
 def test_on_each_device() -> None:
-    """In a process of its own, which imports this file."""
-    path = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-    script = f"import ferroket, sys; sys.path[:0] = {path}; import {Path(__file__).stem} as tests; "
-    script += "tests.read_on_each_device()"
     # JAX 0.8 warns of complex numbers that are cast to real ones.
-    run_alone(script, XLA_FLAGS="--xla_force_host_platform_device_count=2", PYTHONWARNINGS="ignore").ok()
+    run_on_devices(read_on_each_device, 2, PYTHONWARNINGS="ignore").ok()

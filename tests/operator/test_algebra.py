@@ -11,10 +11,10 @@ import scipy.sparse
 
 import ferroket as fk
 import reference
-from comparing import assert_rows, rows
-from example_operators import BOSONS, CHAIN, FERMIONS, NETKET, SHIFT, SINGLETS, SPIN_ONE, SPINS
 from ferroket._compat import netket as compat
-from generated_operators import local_states
+from support.comparisons import assert_rows, rows
+from support.example_operators import BOSONS, CHAIN, FERMIONS, NETKET, SHIFT, SINGLETS, SPIN_ONE, SPINS
+from support.generated_operators import local_states
 
 op = fk.operator
 QUBIT = nk.hilbert.Qubit(1)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ferroket as fk
-from example_operators import (
+from support.example_operators import (
     BOSONS,
     CHAIN,
     ELECTRONS,
@@ -26,7 +26,7 @@ from example_operators import (
     TRIANGLE,
     ZZ,
 )
-from generated_operators import checks, local_states
+from support.generated_operators import checks, local_states
 
 op = fk.operator
 X = np.array([[0.0, 1], [1, 0]])
@@ -435,7 +435,7 @@ def _build_once():
 
 @pytest.mark.parametrize("wrong", [np.array([3, -1, 1, 1]), np.array([0.5, 1, 1, 1])])
 def test_on_gpus_a_wrong_sample_has_no_number(wrong):
-    from comparing import on_a_gpu
+    from support.comparisons import on_a_gpu
 
     operator = op.PauliStrings(SPINS, ["XXII", "ZZII"])
     x = np.stack([np.ones(4), wrong]).astype(wrong.dtype)

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from netket.hilbert import DiscreteHilbert
 
-import forms
 from ferroket.operator.compiled import local_states
+from support import compiled_forms as forms
 
 SPACES = [
     nk.hilbert.Spin(0.5, 3),

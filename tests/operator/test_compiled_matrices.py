@@ -5,9 +5,9 @@ import netket as nk
 import numpy as np
 import pytest
 
-import forms
 import reference
 from ferroket.operator.compiled import Matrices, local_states
+from support import compiled_forms as forms
 
 SPINS = local_states(nk.hilbert.Spin(1, 3))
 

@@ -9,8 +9,8 @@ import netket as nk
 import numpy as np
 import pytest
 
-import forms
 from ferroket.operator.compiled import Form, Terms, local_states, site_bits
+from support import compiled_forms as forms
 
 SITES = local_states(nk.hilbert.Qubit(5))
 NONE = np.zeros(0, int)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import ferroket as fk
-from example_operators import EXAMPLES
 from ferroket._compat import netket as compat
+from support.example_operators import EXAMPLES
 
 op = fk.operator
 EMBEDDED = pytest.mark.skipif(not compat.EMBEDDINGS, reason="this version of NetKet has no embeddings")

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import ferroket as fk
-from comparing import assert_rows, flattened_rows, rows
-from example_operators import EXAMPLES, Example
+from support.comparisons import assert_rows, flattened_rows, rows
+from support.example_operators import EXAMPLES, Example
 
 examples = pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.title)
 with_coefficients = pytest.mark.parametrize(

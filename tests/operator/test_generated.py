@@ -13,10 +13,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from comparing import assert_rows, flattened_rows, on_a_gpu, rows, tolerance
 from ferroket._compat import netket as compat
 from ferroket.operator.compiled import Matrices
-from generated_operators import FAMILIES, OPERATORS_IN_A_GROUP, WITHOUT_NUMBA, Generated, checks, groups
+from support.comparisons import assert_rows, flattened_rows, on_a_gpu, rows, tolerance
+from support.generated_operators import FAMILIES, OPERATORS_IN_A_GROUP, WITHOUT_NUMBA, Generated, checks, groups
 
 GROUPS = 21
 assert GROUPS * OPERATORS_IN_A_GROUP * len(FAMILIES) >= 2000

@@ -9,8 +9,8 @@ from hypothesis import given
 from netket.utils.numbers import StaticZero
 
 import ferroket as fk
-import ising
-from generated_operators import checks
+from support import ising
+from support.generated_operators import checks
 
 
 def pair(*args, **kwargs):

@@ -11,8 +11,8 @@ import pytest
 from netket.utils.numbers import StaticZero
 
 import ferroket as fk
-import ising
 from ferroket.operator import Ising
+from support import ising
 
 HILBERT = nk.hilbert.Spin(0.5, 4)
 CHAIN = nk.graph.Chain(4)

@@ -10,7 +10,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 import ferroket as fk
-from limited import EDGES, KONDO, SPACES, TRIANGLE, Matrices, space
+from support.limited_sites import EDGES, KONDO, SPACES, TRIANGLE, Matrices, space
 
 FREE = nk.hilbert.SpinOrbitalFermions(3, s=0.5)
 ON_FREE = Matrices(FREE)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memory import linux_only, peaks
+from support.peak_memory import linux_only, peaks
 
 pytestmark = linux_only
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
-from generated_operators import FAMILIES, checks, groups
+from support.generated_operators import FAMILIES, checks, groups
 
 
 @pytest.mark.parametrize("family", FAMILIES)

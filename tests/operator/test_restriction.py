@@ -1,10 +1,6 @@
 """Operators on spaces with constraints of a user's own are restricted to them: P O P, against dense matrices."""
 
-import os
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,9 +10,10 @@ import numpy as np
 import pytest
 
 import ferroket as fk
-from comparing import on_a_gpu
-from constrained import CASES, RING, RYDBERG, SPINS, Blockade, Case, Untraceable, X
 from ferroket.operator.compiled import Terms
+from support.comparisons import COLLECTIVES, elements, on_a_gpu
+from support.constrained_spaces import CASES, RING, RYDBERG, SPINS, Blockade, Case, Untraceable, X
+from support.mpi import run_on_devices
 
 cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
@@ -109,20 +106,57 @@ def test_on_a_gpu(case: Case) -> None:
     if case is CASES["a permutation"]:
         pytest.skip("a constraint in NumPy is a call of the host")
 
-    def elements(operator: Any, x: Any) -> Any:
+    def all_forms(operator: Any, x: Any) -> Any:
         return (*operator.get_conn_padded(x), operator.n_conn(x), *operator.get_conn_compact(x, 9))
 
-    for mine, expected in zip(on_a_gpu(elements, operator, x)(operator, x), elements(operator, x), strict=True):
+    for mine, expected in zip(on_a_gpu(all_forms, operator, x)(operator, x), all_forms(operator, x), strict=True):
         np.testing.assert_allclose(mine, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.thorough
 def test_four_devices() -> None:
     """Samples sharded over four devices: no communication, and the numbers of one; likewise states and samplers."""
-    program = Path(__file__).parents[1] / "constrained_on_four_devices.py"
-    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    found = subprocess.run([sys.executable, program], env=env, capture_output=True, text=True, timeout=280, check=False)
-    assert found.returncode == 0, found.stderr[-8000:]
+    job = run_on_devices(check_on_four_devices, 4, timeout=280)
+    assert job.returncode == 0, job.stderr[-8000:]
+
+
+def check_on_four_devices() -> None:
+    assert jax.device_count() == 4
+    check_connected_elements()
+    check_states()
+
+
+def check_connected_elements() -> None:
+    for name in ("Rydberg atoms", "Ising", "matrices"):
+        case = CASES[name]
+        operator = case.make(fk.operator, case.hilbert)
+        x = case.states[np.arange(16) % len(case.states)]
+        expected = elements(operator, x)
+        sharded = nk.jax.sharding.shard_along_axis(jax.numpy.asarray(x), axis=0)
+        compiled = elements.lower(operator, sharded).compile()
+        assert not [name for name in COLLECTIVES if name in compiled.as_text()]
+        for mine, right in zip(compiled(operator, sharded), expected, strict=True):
+            assert mine.sharding.is_equivalent_to(sharded.sharding, mine.ndim)
+            np.testing.assert_allclose(mine, right, rtol=1e-12)
+
+
+def check_states() -> None:
+    case = CASES["Rydberg atoms"]
+    operator = case.make(fk.operator, RYDBERG)
+    model = nk.models.RBM(alpha=1, kernel_init=jax.nn.initializers.normal(0.3))
+    sampler = fk.sampler.MetropolisHamiltonian(RYDBERG, operator, n_chains=64)
+    state = nk.vqs.MCState(sampler, model, n_samples=8192, seed=1, sampler_seed=2)
+    assert bool(Blockade()(state.samples).all())
+    psi = np.asarray(state.to_array())
+    energy, gradient = state.expect_and_grad(operator)
+    assert abs(energy.mean - psi.conj() @ case.matrix @ psi) < 5 * energy.error_of_mean
+    local = state.local_estimators(operator)
+    local = np.asarray(getattr(local, "data", local)).ravel()  # an array before NetKet 3.23
+    of_all = (case.matrix @ psi) / psi
+    number = {tuple(row): i for i, row in enumerate(case.states.tolist())}
+    samples = np.asarray(state.samples).reshape(-1, 6).tolist()
+    np.testing.assert_allclose(local, of_all[[number[tuple(row)] for row in samples]], rtol=1e-10)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
 # What is made of them

@@ -11,7 +11,7 @@ import ferroket as fk
 from ferroket._compat import netket as compat
 from ferroket.operator.algebra import term_list
 from ferroket.operator.compiled import Restricted, Terms
-from limited import SPACES, Matrices, random_operator, space
+from support.limited_sites import SPACES, Matrices, random_operator, space
 
 cases = pytest.mark.parametrize("hilbert", SPACES.values(), ids=SPACES)
 

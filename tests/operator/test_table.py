@@ -1,9 +1,6 @@
 """The table in docs/operators.md: each cell is a test, and each example of the tests is a row."""
 
-import os
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,16 +8,18 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 import ferroket as fk
-import four_devices as four_devices_program
-from comparing import on_a_gpu
-from example_operators import EXAMPLES, TITLES, Example
-from four_devices import RESULTS, elements, some_samples
+from support.comparisons import COLLECTIVES, elements, on_a_gpu
+from support.example_operators import EXAMPLES, NETKET, TITLES, Example
+from support.mpi import run_on_devices
 
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
 SAYS = {"padded": {"Rust", "XLA", "no elements"}, "compact": {"Rust", "XLA"}, "sharded": {"yes"}, "GPU branch": {"yes"}}
 COLUMNS = tuple(SAYS)
+RESULTS = ("xp", "mels", "n_conn")
 
 
 @dataclass(frozen=True)
@@ -62,14 +61,51 @@ def cells(column: str) -> pytest.MarkDecorator:
 def four_devices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
     """What a process with four devices has found."""
     file = tmp_path_factory.mktemp("four_devices") / "found.npz"
-    environment = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "NUMBA_DISABLE_JIT": "1"}
-    command = [sys.executable, four_devices_program.__file__, str(file)]
-    run = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=200, check=False
-    )
-    assert run.returncode == 0, run.stderr[-8000:]
+    # NetKet's operators have to be made for their classes: that takes numba long, which is why it compiles nothing.
+    job = run_on_devices(find_on_four_devices, 4, str(file), timeout=200, NUMBA_DISABLE_JIT="1")
+    assert job.returncode == 0, job.stderr[-8000:]
     with np.load(file) as found:
         return dict(found)
+
+
+def some_samples(hilbert: Any) -> np.ndarray:
+    """As many samples as four devices can share, from all over the Hilbert space."""
+    states = np.asarray(hilbert.all_states())
+    return states[np.linspace(0, len(states) - 1, 16).astype(int)]
+
+
+def is_netkets(example: Example) -> bool:
+    """Whether NetKet's operator is of the class that the example names, or a local operator that a function gives."""
+    named: Any = NETKET
+    for part in example.netket.split("."):
+        named = getattr(named, part)
+    return isinstance(example.theirs, named if isinstance(named, type) else NETKET.LocalOperator)
+
+
+def find_on_four_devices(file: str) -> None:
+    """Of each example the connected elements of sharded samples, and the classes."""
+    assert jax.device_count() == 4
+    use_mesh = jax.set_mesh if hasattr(jax, "set_mesh") else jax.sharding.use_mesh
+    mesh = Mesh(np.array(jax.devices()), ("S",))
+    by_batch = NamedSharding(mesh, P("S"))
+    found: dict[str, np.ndarray] = {}
+    for example in EXAMPLES:
+        operator = example.ours()
+        samples = some_samples(operator.hilbert)
+        with use_mesh(mesh):
+            sharded = jax.device_put(samples, by_batch)
+            compiled = elements.lower(operator, sharded).compile()
+            results = compiled(operator, sharded)
+        hlo = compiled.as_text()
+        # XLA doesn't care where arrays without elements are.
+        stays = all(result.sharding.is_equivalent_to(by_batch, result.ndim) for result in results if result.size)
+        found[f"{example.title}/collectives"] = np.array([name for name in COLLECTIVES if name in hlo], str)
+        found[f"{example.title}/in Rust"] = np.array("ferroket_" in hlo)
+        found[f"{example.title}/stays sharded"] = np.array(stays)
+        found[f"{example.title}/is NetKet's"] = np.array(is_netkets(example))
+        found[f"{example.title}/accelerated"] = np.array(type(fk.accelerate(example.theirs)).__name__)
+        found |= {f"{example.title}/{name}": np.asarray(y) for name, y in zip(RESULTS, results, strict=True)}
+    np.savez(file, **found)  # type: ignore[arg-type]
 
 
 def test_rows_are_examples() -> None:

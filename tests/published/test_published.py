@@ -15,7 +15,7 @@ from ferroket.published.command import SCRIPTS
 from ferroket.published.log import Log, Segment
 from ferroket.published.results import RESULTS
 from ferroket.published.run import Run
-from mpi import environment, mpirun, run_command, run_ranks
+from support.mpi import environment, mpirun, path_to, run_command, run_ranks
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "published"
@@ -59,7 +59,6 @@ import ferroket as fk
 fk.initialize()
 import jax
 import numpy as np
-sys.path[:0] = FOLDERS
 from test_published import NAME, driver
 from ferroket.published.run import Run
 found = Run(NAME, arguments=["--folder", sys.argv[1]]).optimise(driver(), int(sys.argv[2]), save_every=3)
@@ -69,10 +68,9 @@ fk.distributed.print_once(*np.concatenate([np.ravel(leaf) for leaf in jax.tree.l
 
 @pytest.mark.mpi
 def test_a_run_goes_on_on_another_number_of_ranks(tmp_path: Path) -> None:
-    script = f"FOLDERS = {[str(folder) for folder in Path(__file__).parents[:2]]}\n{GO_ON}"
     lines = []
     for folder, steps, ranks in (("whole", 12, 1), ("parts", 5, 1), ("parts", 9, 2), ("parts", 12, 1)):
-        done = run_ranks(script, ranks, str(tmp_path / folder), str(steps), timeout=180)
+        done = run_ranks(GO_ON, ranks, str(tmp_path / folder), str(steps), timeout=180, PYTHONPATH=path_to(__file__))
         assert done.returncode == 0, done.stderr
         lines.append(done.stdout.strip().splitlines()[-1])
     whole, *_, parts = (np.array(line.split(), float) for line in lines)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import ferroket as fk
-from comparing import LEAST, p_value
-from determinants import FERMIONS, MODELS
 from ferroket.natural_gradient.length import fubini_study_length
-from variational_states import make_state
+from support.comparisons import LEAST, p_value
+from support.determinants import FERMIONS, MODELS
+from support.variational_states import make_state
 
 SOME = ["unrestricted", "generalized, complex", "sum", "Jastrow, complex", "times RBMModPhase and Jastrow"]
 GRAPH = nk.graph.Chain(4)

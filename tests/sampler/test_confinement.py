@@ -12,10 +12,10 @@ import scipy.stats
 from netket.hilbert.constraint import ExtraConstraint, SumConstraint
 
 import ferroket as fk
-from constrained import CASES as OPERATORS
-from constrained import ELECTRONS, RING, RYDBERG, SPINS, Blockade, Untraceable
-from transitions import Case, connected_moves, exchange_moves, local_moves, numbers_of, run
-from variational_states import MODELS
+from support.constrained_spaces import CASES as OPERATORS
+from support.constrained_spaces import ELECTRONS, RING, RYDBERG, SPINS, Blockade, Untraceable
+from support.transitions import Case, connected_moves, exchange_moves, local_moves, numbers_of, run
+from support.variational_states import MODELS
 
 PAIR = nk.hilbert.Fock(1, 6, constraint=ExtraConstraint(SumConstraint(2), Blockade()))
 FLIPS = OPERATORS["Rydberg atoms"].make(nk.operator, RYDBERG)

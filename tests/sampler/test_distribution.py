@@ -15,12 +15,12 @@ import pytest
 import scipy.stats
 
 import ferroket as fk
-from comparing import LEAST, p_value
 from ferroket.sampler import chains
-from frameworks import FRAMEWORKS
-from mpi import FULL
-from transitions import CASES, WITH_MORE_STATES, Case, changes_of_one_site, numbers_of, run
-from variational_states import MODELS, SPINS
+from support.comparisons import LEAST, p_value
+from support.mpi import FULL
+from support.other_frameworks import FRAMEWORKS
+from support.transitions import CASES, WITH_MORE_STATES, Case, changes_of_one_site, numbers_of, run
+from support.variational_states import MODELS, SPINS
 
 pytestmark = pytest.mark.filterwarnings("ignore:(?s).*Defaulting to a slow:UserWarning")
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import ferroket as fk
-from constrained import RYDBERG
 from ferroket.sampler import chains, lookahead
 from ferroket.sampler.lookahead import Search
-from transitions import CASES, WITH_MORE_STATES, run
+from support.constrained_spaces import RYDBERG
+from support.transitions import CASES, WITH_MORE_STATES, run
 
 # Of a function that Rust knows it would evaluate the layers itself.
 MLP = nk.models.MLP(hidden_dims=(5,), hidden_activations=jax.lax.erf, param_dtype=float)

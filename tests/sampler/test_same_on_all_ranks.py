@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mpi import FULL, Finished, run_alone, run_ranks
+from support.mpi import FULL, Finished, run_alone, run_ranks
 
 START = """
 import ferroket as fk

@@ -12,9 +12,9 @@ import pytest
 
 import ferroket as fk
 from ferroket.sampler import chains, groups
-from mpi import FULL
-from transitions import CASES, FERMIONS, HAS_PROBABILITIES, HEISENBERG, ISING, SECTOR
-from variational_states import CHAIN, MODELS, SPINS, random_like
+from support.mpi import FULL
+from support.transitions import CASES, FERMIONS, HAS_PROBABILITIES, HEISENBERG, ISING, SECTOR
+from support.variational_states import CHAIN, MODELS, SPINS, random_like
 
 RBM, MLP = MODELS["RBM"], nk.models.MLP(hidden_dims=(5,), param_dtype=float)
 COMPLEX_MLP = nk.models.MLP(hidden_dims=(5,), param_dtype=complex)

@@ -11,11 +11,11 @@ import pytest
 import scipy.stats
 
 import ferroket as fk
-from constrained import _Plain
 from ferroket.sampler.confined import ConfinedRule, confined
-from limited import EDGES, SPACES, TRIANGLE, space
-from transitions import Case, Move, connected_moves, numbers_of, run
-from variational_states import MODELS
+from support.constrained_spaces import PlainConstraint
+from support.limited_sites import EDGES, SPACES, TRIANGLE, space
+from support.transitions import Case, Move, connected_moves, numbers_of, run
+from support.variational_states import MODELS
 
 Rule = fk.sampler.rules.SiteExchangeRule
 LEAST = 1e-3
@@ -203,7 +203,7 @@ def test_enabling() -> None:
         fk.disable()
 
 
-class _FirstModeIsFull(_Plain):
+class _FirstModeIsFull(PlainConstraint):
     def __call__(self, x: Any) -> Any:
         return x[..., 0] == 1
 

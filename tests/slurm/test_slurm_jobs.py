@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mpi import PREFIXES, SOON, START, SUM
-from slurm_cluster import Cluster, missing, start_cluster
+from support.mpi import PREFIXES, SOON, START, SUM
+from support.slurm_cluster import Cluster, missing, start_cluster
 
 CLUSTER = Path(__file__).parents[2] / "examples" / "cluster"
 # The tests' own, where it isn't empty.

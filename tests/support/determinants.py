@@ -1,4 +1,4 @@
-"""Determinants to test, on a space of fermions with unequal spin sectors."""
+"""Determinants to test, on a space of fermions with unequal spin sectors, and a slow Pfaffian."""
 
 from typing import Any
 
@@ -114,3 +114,11 @@ def random_operator(hilbert: Any, seed: int, n_terms: int = 12) -> Any:
         terms.append(term)
         weights.append(complex(rng.normal(), rng.normal()))
     return nk.operator.FermionOperator2ndJax(hilbert, terms, weights, dtype=complex)
+
+
+def pfaffian(a: np.ndarray) -> Any:
+    """The Pfaffian of a matrix with few rows, by expansion along the first one."""
+    if not len(a):
+        return 1.0
+    others = [np.delete(np.arange(1, len(a)), place) for place in range(len(a) - 1)]
+    return sum((-1) ** place * a[0, 1 + place] * pfaffian(a[np.ix_(rest, rest)]) for place, rest in enumerate(others))

@@ -13,7 +13,7 @@ import numpy as np
 Constraint = nk.hilbert.constraint.DiscreteHilbertConstraint
 
 
-class _Plain(Constraint):
+class PlainConstraint(Constraint):
     """A constraint without parameters: equal to others of its class."""
 
     def __hash__(self) -> int:
@@ -23,7 +23,7 @@ class _Plain(Constraint):
         return type(self) is type(other)
 
 
-class Blockade(_Plain):
+class Blockade(PlainConstraint):
     """No two neighbours of a ring are both in their last local states, as atoms in Rydberg states."""
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -31,7 +31,7 @@ class Blockade(_Plain):
         return ~(excited & jnp.roll(excited, 1, axis=-1)).any(axis=-1)
 
 
-class NoPairs(_Plain):
+class NoPairs(PlainConstraint):
     """No two fermions of different spins are in one orbital."""
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -39,7 +39,7 @@ class NoPairs(_Plain):
         return (x[..., :n_orbitals] + x[..., n_orbitals:] < 2).all(axis=-1)
 
 
-class Ascending(_Plain):
+class Ascending(PlainConstraint):
     """The local states don't descend: a constraint that permutations don't keep to, in NumPy."""
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -50,7 +50,7 @@ class Ascending(_Plain):
         return jax.pure_callback(of_numpy, shape, x, vmap_method="expand_dims")
 
 
-class Untraceable(_Plain):
+class Untraceable(PlainConstraint):
     """What NumPy alone can evaluate."""
 
     def __call__(self, x: Any) -> Any:

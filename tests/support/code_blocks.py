@@ -1,4 +1,4 @@
-"""The code blocks of a document, which run as one script: ``python blocks.py PAGE``.
+"""The code blocks of a document, which run as one script: ``python code_blocks.py PAGE``.
 
 An expression with a comment behind it says its value there. What it is and what is said is printed as JSON.
 """

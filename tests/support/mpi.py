@@ -1,6 +1,7 @@
-"""Running a script under mpirun, for tests: with a timeout, and with no process left behind."""
+"""Runs scripts under mpirun or alone, in processes of their own: with a timeout, and with no process left behind."""
 
 import contextlib
+import inspect
 import os
 import signal
 import subprocess
@@ -153,6 +154,21 @@ def run_ranks(
 def run_alone(script: str, timeout: float = 90, **env: str) -> Finished:
     """Runs a script in one process, without a launcher."""
     return run_command([sys.executable, "-c", textwrap.dedent(script)], environment(**env), timeout)
+
+
+def path_to(*files: str | Path) -> str:
+    """PYTHONPATH for a process that imports ``support``, and test files such as ``__file__``."""
+    folders = [Path(__file__).parents[1], *(Path(file).parent for file in files)]
+    return os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def run_on_devices(function: Callable[..., None], n: int, *arguments: str, timeout: float = 90, **env: str) -> Finished:
+    """Calls a function of a test file on n devices, in one process of its own, which imports the file."""
+    file = Path(inspect.getfile(function))
+    # Ferroket before JAX starts, so that this jaxlib computes right sums.
+    script = f"import ferroket, {file.stem} as tests; tests.{function.__name__}(*{arguments!r})"
+    flags = f"--xla_force_host_platform_device_count={n}"
+    return run_alone(script, timeout, PYTHONPATH=path_to(file), XLA_FLAGS=flags, **env)
 
 
 def run_command(

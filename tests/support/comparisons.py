@@ -1,4 +1,4 @@
-"""Connected elements compared as what they are: for each sample a set of configurations, with an element each."""
+"""Comparisons: connected elements as sets, programs as a GPU would run them, and samples with a distribution."""
 
 import math
 from collections import defaultdict
@@ -13,6 +13,15 @@ from jax import export
 
 import reference
 
+COLLECTIVES = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")
+"""How XLA names what devices send to each other."""
+
+
+@jax.jit
+def elements(operator: Any, x: Any) -> tuple[jax.Array, ...]:
+    """The padded connected elements, and how many there are of each sample."""
+    return (*operator.get_conn_padded(x), operator.n_conn(x))
+
 
 def tolerance(dtype: Any) -> float:
     """How far a sum of a few numbers of this dtype may be off, relative to the largest."""
@@ -20,7 +29,7 @@ def tolerance(dtype: Any) -> float:
 
 
 def rows(xp: Any, mels: Any) -> list[reference.Row]:
-    """The summed elements by configuration, of each sample; whatever the batch's shape."""
+    """The summed elements by configuration, a set for each sample; whatever the batch's shape."""
     mels = np.asarray(mels)
     *batch, n_conn = mels.shape
     xp = np.asarray(xp).reshape(math.prod(batch), n_conn, np.shape(xp)[-1])

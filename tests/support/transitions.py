@@ -14,7 +14,7 @@ from netket.hilbert.constraint import DiscreteHilbertConstraint
 from netket.utils import struct
 
 import ferroket as fk
-from variational_states import CHAIN, SPINS, random_like
+from support.variational_states import CHAIN, SPINS, random_like
 
 SECTOR = nk.hilbert.Spin(0.5, 6, total_sz=0)
 QUBITS = nk.hilbert.Qubit(6)

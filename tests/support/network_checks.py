@@ -18,10 +18,10 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 import ferroket as fk
-from comparing import p_value
 from ferroket._compat import netket as compat
-from mpi import FULL
-from transitions import (
+from support.comparisons import p_value
+from support.mpi import FULL
+from support.transitions import (
     BOSE_HUBBARD,
     CASES,
     FERMIONS,
@@ -33,7 +33,7 @@ from transitions import (
     Case,
     numbers_of,
 )
-from variational_states import is_single, random_like
+from support.variational_states import is_single, random_like
 
 TINY = -1e8
 """The ln |ψ| below which a configuration counts as forbidden."""

@@ -11,7 +11,7 @@ import numpy as np
 import ferroket as fk
 import reference
 from ferroket._compat import netket as compat
-from generated_operators import local_states
+from support.generated_operators import local_states
 
 COLUMNS = ("padded", "compact", "sharded", "GPU")
 

@@ -1,7 +1,7 @@
 """Definition files of mVMC for small lattices, and what it printed for them.
 
 The numbers are those of mVMC 1.1.1, and 1.3.0 prints the same: parameters after 120 steps of its optimisation in
-``models/mvmc_parameters``, and energies of ten runs with 20000 samples each.
+``tests/models/mvmc_parameters``, and energies of ten runs with 20000 samples each.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-PARAMETERS = Path(__file__).parent / "models" / "mvmc_parameters"
+PARAMETERS = Path(__file__).parents[1] / "models" / "mvmc_parameters"
 
 
 @dataclass

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mpi import START, SUM, Finished, environment, mpirun, run_command
-
-SRUN = Path(__file__).parent / "srun.py"
+from support.mpi import START, SUM, Finished, environment, mpirun, run_command
+from support.srun import STAND_IN
 
 # In the place of run.py. gloo prints too, and into the lines of the ranks, hence the brackets.
 RUN = (
@@ -40,7 +39,7 @@ while [[ $1 == -* ]]; do
     shift
 done
 unset SLURM_JOB_NODELIST SLURM_NODELIST  # the stand-in's PMI is that of an mpirun which sees no SLURM
-exec {sys.executable} {SRUN} --mpi="$mpi" -n "$n" "$@"
+exec {sys.executable} {STAND_IN} --mpi="$mpi" -n "$n" "$@"
 """
 APPTAINER_STAND_IN = """
 case "$1 $2" in

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from mpi import Finished, environment, mpirun, run_command
+from support.mpi import Finished, environment, mpirun, run_command
 
 # How a host's /etc/hosts is written, from the host and all of them.
 Names = Callable[["Host", Sequence["Host"]], Mapping[str, str]]

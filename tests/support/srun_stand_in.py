@@ -1,11 +1,11 @@
-"""A stand-in for SLURM's ``srun``, for tests: starts tasks with the variables that it sets, with PMI or without.
+"""A stand-in for SLURM's ``srun``: starts tasks with the variables that it sets, with PMI or without.
 
-    python srun.py --mpi=none -n 4 COMMAND ARGS
-    python srun.py --mpi=pmi2 -n 4 COMMAND ARGS
+    python srun_stand_in.py --mpi=none -n 4 COMMAND ARGS
+    python srun_stand_in.py --mpi=pmi2 -n 4 COMMAND ARGS
 
 The variables are those of a step of SLURM 22.05. ``--mpi=pmi2`` takes its PMI from MPICH's mpirun, and hides what only
 mpirun sets. ``--on NAME=PROGRAM``, once for each node, starts that node's tasks with PROGRAM in front of the command.
-As with ``srun --kill-on-bad-exit`` one task that fails ends the others.
+As with ``srun --kill-on-bad-exit`` one task that fails ends the others. It is run by its path, and stands alone.
 """
 
 import argparse
@@ -15,29 +15,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-
-from hosts import Host
-from mpi import Finished, environment, mpirun, run_command
+from pathlib import Path
 
 # What mpirun tells its ranks, and srun doesn't.
 _OF_MPIRUN = ("MPI_LOCALNRANKS", "MPI_LOCALRANKID", "HYDI_CONTROL_FD", "PMI_HOSTNAME")
-
-
-def run_srun(
-    script: str,
-    n: int,
-    *options: str,
-    mpi: str = "none",
-    hosts: Sequence[Host] = (),
-    timeout: float = 90,
-    **env: str,
-) -> Finished:
-    """Runs a script on n tasks of one node, or of these hosts."""
-    on = [f"--on={host.name}={host.enter}" for host in hosts]
-    command = [sys.executable, __file__, f"--mpi={mpi}", "-n", str(n), *on, *options, sys.executable, "-c", script]
-    if mpi != "none":
-        mpirun()  # or skip
-    return run_command(command, environment(**env), timeout)
 
 
 def _variables(rank: int, size: int, nodes: Sequence[str]) -> dict[str, str]:
@@ -74,7 +55,7 @@ def _main() -> int:
         os.execvpe(options.command[0], options.command, told)
     if options.mpi == "pmi2":
         again = [sys.executable, __file__, "--mpi=pmi2", "-n", str(options.n), "--become", *options.command]
-        os.execv(mpirun(), ["mpirun", "-n", str(options.n), *again])
+        os.execv(Path(sys.prefix) / "bin" / "mpirun", ["mpirun", "-n", str(options.n), *again])
     tasks = []
     for rank in range(options.n):
         told = _variables(rank, options.n, list(nodes))
