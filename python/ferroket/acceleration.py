@@ -1,6 +1,7 @@
 """Everything of NetKet's through our kernels, in an unchanged script."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any
 
 from ferroket import local_energy, natural_gradient, sampler
@@ -24,25 +25,53 @@ class StepPlan:
         return "\n".join("\n  ".join([part, *str(plan).splitlines()]) for part, plan in parts.items())
 
 
-def enable() -> None:
+_PARTS = local_energy, sampler, natural_gradient
+
+
+def _enabled() -> tuple[bool, ...]:
+    """Which of the parts are enabled."""
+    return tuple(part.is_enabled() for part in _PARTS)
+
+
+@dataclass(frozen=True)
+class Enabled:
+    """What :func:`enable` returns: at the end of a ``with`` block all is as it was before the call."""
+
+    _before: tuple[bool, ...] = field(default_factory=_enabled)
+
+    def __enter__(self) -> None:
+        enable()  # also if it was disabled since
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for part, was_enabled in zip(_PARTS, self._before, strict=True):
+            (part.enable if was_enabled else part.disable)()
+
+
+def enable() -> Enabled:
     """Has NetKet's own operators, states, samplers and drivers take what this package has in their place.
 
     See :func:`ferroket.local_energy.enable`, :func:`ferroket.sampler.enable` and
     :func:`ferroket.natural_gradient.enable`.
 
+    Returns:
+        A context manager. ``with fk.enable(): ...`` enables all three for the block, also in nested blocks and where it
+        ends in an exception; then each is what it was before. Without ``with`` they stay enabled until :func:`disable`.
+
     Raises:
         RuntimeError: This version of NetKet lacks something that is replaced. Then nothing is.
     """
-    local_energy.enable()
-    sampler.enable()
-    natural_gradient.enable()
+    enabled = Enabled()
+    for part in _PARTS:
+        part.enable()
+    return enabled
 
 
 def disable() -> None:
     """Takes :func:`enable` back."""
-    local_energy.disable()
-    sampler.disable()
-    natural_gradient.disable()
+    for part in _PARTS:
+        part.disable()
 
 
 def explain(subject: Any, operator: Any = None) -> Plan | StepPlan:
