@@ -7,6 +7,7 @@ from typing import Any
 from ferroket import local_energy, natural_gradient, sampler
 from ferroket._compat.netket import operator_of
 from ferroket.network import Plan
+from ferroket.reasons import Reason, ReasonKind
 
 
 @dataclass(frozen=True)
@@ -97,11 +98,12 @@ def plan_of_step(driver: Any) -> StepPlan:
     """The plans of a driver's step."""
     state, operator = driver.state, operator_of(driver)
     if operator is None:
-        energies = Plan.netkets("kernel", f"{type(driver).__name__} asks for no local energies of an operator")
+        text = f"{type(driver).__name__} asks for no local energies of an operator"
+        energies = Plan.netkets("kernel", Reason(text, ReasonKind.DRIVER))
     else:
         energies = local_energy.explain(state, operator)
     try:
         update = natural_gradient.explain(driver)
     except TypeError as error:
-        update = Plan.netkets("update", str(error))
+        update = Plan.netkets("update", Reason(str(error), ReasonKind.DRIVER))
     return StepPlan(sampler.explain(state), energies, update)
