@@ -38,7 +38,7 @@ class ReasonKind(StrEnum):
     OPERATION = auto()
     """The network has an operation that the kernels don't have."""
     UNREADABLE = auto()
-    """The network's program isn't understood, or JAX can't evaluate it for many configurations at once."""
+    """The network's program isn't understood, has nothing to evaluate, or can't be mapped over configurations by JAX."""
     TOO_LARGE = auto()
     """The network's program would be too long."""
     MIXES_SAMPLES = auto()

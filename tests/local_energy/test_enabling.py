@@ -223,6 +223,16 @@ def test_numbers_that_are_changed_in_place(jax_or_numba: str) -> None:
         assert np.abs(after.to_dense() - before.to_dense()).max() > 0.1
 
 
+@pytest.mark.parametrize("given", [3, object(), None, RBM], ids=lambda given: type(given).__name__)
+def test_what_is_no_operator(given: Any) -> None:
+    state, cls = make_state(RBM, SPINS), type(given).__name__
+    message = f"^the operator is an instance of {cls}: give an operator of netket.operator or of fk.operator$"
+    with pytest.raises(TypeError, match=message):
+        fk.local_energy.explain(state, given)
+    with fk.enable(), pytest.raises(TypeError, match=message):
+        fk.local_energy.explain(state, given)
+
+
 def test_what_cannot_be_accelerated_is_netkets() -> None:
     @jax.tree_util.register_pytree_node_class
     class Mine(nk.operator.IsingJax):

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+from netket.experimental.observable import AbstractObservable
 from netket.operator import Squared
 from netket.vqs import MCMixedState, MCState
 
@@ -46,7 +47,15 @@ def explain(vstate: Any, operator: Any) -> Plan:
 
     Returns:
         What evaluates the local energy; ``print`` it for a summary.
+
+    Raises:
+        TypeError: The operator is none.
     """
+    if not isinstance(operator, AbstractObservable):
+        raise TypeError(
+            f"the operator is an instance of {type(operator).__name__}: give an operator of netket.operator or "
+            "of fk.operator"
+        )
     operator = _evaluated_by_us(vstate, operator.parent if isinstance(operator, Squared) else operator)
     if isinstance(operator, Reason):
         return Plan.netkets("kernel", operator)
