@@ -38,7 +38,7 @@ class ReasonKind(StrEnum):
     OPERATION = auto()
     """The network has an operation that the kernels don't have."""
     UNREADABLE = auto()
-    """The network's program isn't understood, has nothing to evaluate, or can't be mapped over configurations by JAX."""
+    """The network's program isn't understood, has nothing to evaluate, or JAX can't map it over configurations."""
     TOO_LARGE = auto()
     """The network's program would be too long."""
     MIXES_SAMPLES = auto()
