@@ -53,7 +53,7 @@ copybutton_prompt_text = "$ "
 copybutton_exclude = ".linenos, .gp, .go"
 
 # What functions give, and nobody makes.
-RESULTS = ("RuntimeInfo", "Plan", "Layer", "QGTFactors")
+RESULTS = ("RuntimeInfo", "Plan", "Layer", "QGTFactors", "Enabled")
 
 
 def signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, text: str | None, result: str | None) -> Any:

@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 from ferroket import cli
 from ferroket.bench import cases, operators, progress, report
 from ferroket.bench.report import Report, Row
-from ferroket.distributed import info
+from ferroket.distributed import info, running
+from ferroket.published.command import reproduce
 from ferroket.published.page import MADE
 
 BENCHMARKS = sorted(get_command(cli.app).commands["bench"].commands)  # type: ignore[attr-defined]
@@ -193,7 +194,7 @@ def test_a_plot_needs_matplotlib_before_anything_is_measured(monkeypatch: pytest
         2,
         "",
         "ferroket bench operators: --plot 'x.png': drawing needs matplotlib, which isn't installed: "
-        "pip install 'ferroket[plot]'",
+        "pip install matplotlib",
     )
 
 
@@ -212,6 +213,17 @@ def test_a_folder_that_a_result_cannot_have(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert f"argument --folder: '{tmp_path}/file/x' can't be made: Not a directory. Name another" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_options_of_a_result_are_read_before_anything_large_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "run", lambda *_: pytest.fail("it has begun"))
+    with pytest.raises(SystemExit) as end:
+        reproduce("ising-chain-32", ["--minutes", "x"])
+    assert end.value.code == 2
+    done = ferroket("reproduce", "ising-chain-32", "--minutes", "x")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("usage: ferroket reproduce [-h]")
+    assert done.stderr.endswith("ferroket reproduce: error: argument --minutes: invalid float value: 'x'\n")
 
 
 def test_rows_are_printed_as_they_are_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -30,9 +30,12 @@ if TYPE_CHECKING:
     from ferroket.acceleration import disable, enable, explain
     from ferroket.distributed import initialize, runtime_info
     from ferroket.operator import accelerate
+    from ferroket.reasons import Reason, ReasonKind
 
 # Where each public name lives; a name that equals its module is the module itself.
 _PUBLIC = {
+    "Reason": "ferroket.reasons",
+    "ReasonKind": "ferroket.reasons",
     "accelerate": "ferroket.operator",
     "ansatz": "ferroket.ansatz",
     "disable": "ferroket.acceleration",
@@ -53,6 +56,8 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "Reason",
+    "ReasonKind",
     "__version__",
     "accelerate",
     "ansatz",

@@ -1,11 +1,13 @@
 """Everything of NetKet's through our kernels, in an unchanged script."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any
 
 from ferroket import local_energy, natural_gradient, sampler
 from ferroket._compat.netket import operator_of
 from ferroket.network import Plan
+from ferroket.reasons import Reason, ReasonKind
 
 
 @dataclass(frozen=True)
@@ -24,25 +26,53 @@ class StepPlan:
         return "\n".join("\n  ".join([part, *str(plan).splitlines()]) for part, plan in parts.items())
 
 
-def enable() -> None:
+_PARTS = local_energy, sampler, natural_gradient
+
+
+def _enabled() -> tuple[bool, ...]:
+    """Which of the parts are enabled."""
+    return tuple(part.is_enabled() for part in _PARTS)
+
+
+@dataclass(frozen=True)
+class Enabled:
+    """What :func:`enable` returns: at the end of a ``with`` block all is as it was before the call."""
+
+    _before: tuple[bool, ...] = field(default_factory=_enabled)
+
+    def __enter__(self) -> None:
+        enable()  # also if it was disabled since
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for part, was_enabled in zip(_PARTS, self._before, strict=True):
+            (part.enable if was_enabled else part.disable)()
+
+
+def enable() -> Enabled:
     """Has NetKet's own operators, states, samplers and drivers take what this package has in their place.
 
     See :func:`ferroket.local_energy.enable`, :func:`ferroket.sampler.enable` and
     :func:`ferroket.natural_gradient.enable`.
 
+    Returns:
+        A context manager. ``with fk.enable(): ...`` enables all three for the block, also in nested blocks and where it
+        ends in an exception; then each is what it was before. Without ``with`` they stay enabled until :func:`disable`.
+
     Raises:
         RuntimeError: This version of NetKet lacks something that is replaced. Then nothing is.
     """
-    local_energy.enable()
-    sampler.enable()
-    natural_gradient.enable()
+    enabled = Enabled()
+    for part in _PARTS:
+        part.enable()
+    return enabled
 
 
 def disable() -> None:
     """Takes :func:`enable` back."""
-    local_energy.disable()
-    sampler.disable()
-    natural_gradient.disable()
+    for part in _PARTS:
+        part.disable()
 
 
 def explain(subject: Any, operator: Any = None) -> Plan | StepPlan:
@@ -68,11 +98,12 @@ def plan_of_step(driver: Any) -> StepPlan:
     """The plans of a driver's step."""
     state, operator = driver.state, operator_of(driver)
     if operator is None:
-        energies = Plan.netkets("kernel", f"{type(driver).__name__} asks for no local energies of an operator")
+        text = f"{type(driver).__name__} asks for no local energies of an operator"
+        energies = Plan.netkets("kernel", Reason(text, ReasonKind.DRIVER))
     else:
         energies = local_energy.explain(state, operator)
     try:
         update = natural_gradient.explain(driver)
     except TypeError as error:
-        update = Plan.netkets("update", str(error))
+        update = Plan.netkets("update", Reason(str(error), ReasonKind.DRIVER))
     return StepPlan(sampler.explain(state), energies, update)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from netket.utils import struct
 
 from ferroket._compat.netket import SR_DRIVERS, STEP_METHOD
+from ferroket._compat.signatures import with_arguments_of
 from ferroket.natural_gradient.length import length_of_update
 from ferroket.natural_gradient.patching import with_our_updates
 
@@ -25,6 +26,7 @@ class _WithOurUpdates(_NETKETS_VMC_SR):  # type: ignore[misc,valid-type]
     pass
 
 
+@with_arguments_of(_NETKETS_VMC_SR)
 class VMC_SR(_WithOurUpdates):  # noqa: N801
     """:class:`netket.driver.VMC_SR` with updates from the factors of the log-derivatives.
 
@@ -75,6 +77,15 @@ def _check_radius(radius: Any) -> None:
 setattr(VMC_SR, STEP_METHOD, VMC_SR._step)
 
 
+@with_arguments_of(_NETKETS_INFIDELITY_SR)
 @with_our_updates
 class Infidelity_SR(_NETKETS_INFIDELITY_SR):  # type: ignore[misc,valid-type]  # noqa: N801
-    """NetKet's ``Infidelity_SR`` with updates from the factors of the log-derivatives."""
+    """NetKet's ``Infidelity_SR`` with updates from the factors of the log-derivatives.
+
+    Args:
+        arguments: Those of NetKet's.
+        settings: The same.
+    """
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)

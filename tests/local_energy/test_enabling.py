@@ -97,6 +97,51 @@ def test_disabled_all_is_as_before() -> None:
     assert rules() == before
 
 
+def test_enabled_for_a_block() -> None:
+    """Our kernels inside, NetKet's outside, with the same numbers; also nested, and after an error."""
+    state, operator = make_state(RBM, SPINS), HAMILTONIANS["Ising"]
+
+    def is_netkets() -> bool:
+        return get_local_kernel(state, operator) is kernels.local_value_kernel_jax
+
+    expected = state.expect(operator)
+    assert is_netkets()
+    with fk.enable():
+        assert fk.explain(state, operator).path == "known ratios"
+        assert not is_netkets()
+        found = state.expect(operator)
+        with fk.enable():
+            assert not is_netkets()
+        assert not is_netkets()
+    assert is_netkets()
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
+    assert state.expect(operator).mean == expected.mean
+    with pytest.raises(ArithmeticError), fk.enable():
+        raise ArithmeticError
+    assert is_netkets()
+
+
+def test_a_block_ends_as_it_began() -> None:
+    parts = fk.local_energy, fk.sampler, fk.natural_gradient
+
+    def enabled() -> list[bool]:
+        return [part.is_enabled() for part in parts]
+
+    block = fk.enable()
+    assert enabled() == [True] * 3
+    with fk.enable():
+        fk.disable()
+    assert enabled() == [True] * 3  # as before without a block
+    fk.disable()
+    fk.sampler.enable()
+    with fk.enable():
+        assert enabled() == [True] * 3
+    assert enabled() == [False, True, False]
+    with block:  # of a call when nothing was enabled
+        assert enabled() == [True] * 3
+    assert enabled() == [False] * 3
+
+
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The operators that are accelerated, one after another."""
@@ -176,6 +221,16 @@ def test_numbers_that_are_changed_in_place(jax_or_numba: str) -> None:
         assert after is not before
         np.testing.assert_array_equal(after.to_dense(), fk.accelerate(operator).to_dense())
         assert np.abs(after.to_dense() - before.to_dense()).max() > 0.1
+
+
+@pytest.mark.parametrize("given", [3, object(), None, RBM], ids=lambda given: type(given).__name__)
+def test_what_is_no_operator(given: Any) -> None:
+    state, cls = make_state(RBM, SPINS), type(given).__name__
+    message = f"^the operator is an instance of {cls}: give an operator of netket.operator or of fk.operator$"
+    with pytest.raises(TypeError, match=message):
+        fk.local_energy.explain(state, given)
+    with fk.enable(), pytest.raises(TypeError, match=message):
+        fk.local_energy.explain(state, given)
 
 
 def test_what_cannot_be_accelerated_is_netkets() -> None:

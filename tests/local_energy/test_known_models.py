@@ -290,6 +290,29 @@ def test_another_function_of_the_same_state() -> None:
     np.testing.assert_allclose(values, expected, rtol=1e-12)
 
 
+RING = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (0, 2)]
+"""With an edge that is there twice."""
+
+
+@pytest.mark.parametrize("n_particles", [None, 2])
+def test_bosons_that_exclude_each_other(n_particles: int | None) -> None:
+    """On sites for one boson at most the Bose-Hubbard model is a sum of non-branching terms."""
+    hilbert = nk.hilbert.Fock(1, 4, n_particles=n_particles)
+    coefficients = {"U": 1.5, "V": 0.25, "J": 0.75, "mu": 0.5}
+    operator = fk.operator.BoseHubbard(hilbert, RING, **coefficients)
+    state, operator, x = make(RBM(alpha=2, param_dtype=complex), operator)
+    assert str(fk.explain(state, operator)).startswith("known ratios: amplitude ratios of RBM")
+    compare(state, operator, x)
+    theirs = nk.operator.BoseHubbardJax(hilbert, nk.graph.Graph(edges=sorted(set(RING))), **coefficients)
+    ours = fk.operator.BoseHubbard(hilbert, sorted(set(RING)), **coefficients)
+    np.testing.assert_allclose(ours.to_dense(), theirs.to_dense(), rtol=1e-14)
+    np.testing.assert_allclose((2 * ours).to_dense(), 2 * theirs.to_dense(), rtol=1e-14)
+    np.testing.assert_allclose(operator.to_dense(), operator.to_local_operator().to_dense(), rtol=1e-14)
+    by_v = jax.jacobian(lambda v: fk.operator.BoseHubbard(hilbert, RING, U=1.0, V=v).get_conn_padded(x)[1])(0.5)
+    n = np.asarray(x, float)
+    np.testing.assert_array_equal(by_v[:, 0], sum(n[:, i] * n[:, j] for i, j in RING))
+
+
 def test_sites_with_three_states() -> None:
     operator = fk.operator.LocalOperator(nk.hilbert.Spin(1, 3), [np.ones((3, 3))], [[1]])
     found, reasons = known_model.find(make_state(RBM(), operator.hilbert), operator)

@@ -110,14 +110,17 @@ def test_rbm() -> None:
 
 def test_why_the_matrix_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     of_pairs = explained(nk.models.Jastrow(param_dtype=float), use_ntk=True)
-    assert of_pairs.kernel.endswith(" unknowns, which is written: rows of pairs of sites are a part of it")
+    assert of_pairs.kernel.endswith(" unknowns, which is written")
+    assert of_pairs.reasons == ["the matrix is written: rows of pairs of sites are a part of it"]
+    assert [reason.kind for reason in of_pairs.reasons] == [fk.ReasonKind.NO_FACTORS]
     rbm = nk.models.RBM(alpha=2, param_dtype=float)
     of_solver = explained(rbm, use_ntk=True, linear_solver=nk.optimizer.solver.pinv_smooth)
-    assert of_solver.kernel.endswith(" unknowns, which is written: the solver asks for it")
+    assert of_solver.reasons == ["the matrix is written: the solver asks for it"]
+    assert [reason.kind for reason in of_solver.reasons] == [fk.ReasonKind.SOLVER]
     monkeypatch.setattr(gram, "MEMORY", 1000)  # of 24 samples with 6 numbers each, of 64 bits
-    assert explained(rbm, use_ntk=True).kernel.endswith(
-        " unknowns, which is written: rows of factors would take 0.0011 MiB beside it, more than 0.000954"
-    )
+    of_memory = explained(rbm, use_ntk=True).reasons
+    assert of_memory == ["the matrix is written: rows of factors would take 0.0011 MiB beside it, more than 0.000954"]
+    assert [reason.kind for reason in of_memory] == [fk.ReasonKind.MEMORY]
 
 
 def test_no_positions() -> None:
@@ -147,7 +150,9 @@ def test_mlp() -> None:
 def test_what_xla_differentiates() -> None:
     found = explained(Unreadable(), chunk_size_bwd=8)
     assert found.chunk_size == 8
-    assert found.derivatives == "XLA differentiates it: the kernels have no 'sort'"
+    assert found.derivatives == "differentiated by XLA"
+    assert found.reasons == ["XLA differentiates it: the kernels have no 'sort'"]
+    assert found.reasons[0].kind is fk.ReasonKind.OPERATION
     assert "configurations at once: 8" in str(found)
 
 

@@ -25,7 +25,7 @@ PAGE = ROOT / "docs" / "what-is-accelerated.md"
 RATIOS = "amplitude ratios in Rust"
 NETWORK = "network in Rust, first layer updated"
 FACTORS = "factors, derivatives in Rust"
-OF_DETERMINANTS = "derivatives by XLA: the kernels have no 'log_determinants'"
+OF_DETERMINANTS = "derivatives by XLA, and by Rust for determinants: 'log_determinants' is a call of its own"
 
 newest = pytest.mark.skipif(Version(version("netket")) < Version("3.23"), reason="the page is of NetKet 3.23")
 of_the_page = pytest.mark.skipif(

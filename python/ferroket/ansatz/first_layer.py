@@ -24,6 +24,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 from ferroket.ansatz.dependence import NONE, is_of_one, labels_of
 from ferroket.ansatz.equations import MOVING, evaluate, inlined, needed
 from ferroket.ffi import Layer
+from ferroket.reasons import Reason, ReasonKind
 
 if TYPE_CHECKING:
     from ferroket.operator.compiled import LocalStates
@@ -43,7 +44,10 @@ _SHORTEST = 32
 _LARGEST = {4: 1e3, 8: 1e6}
 """The largest number in tables of sums that are updated, by the size of a number: each update is off by its rounding,
 and a term that is infinite or huge for a local state would leave nothing of the others."""
-IMMODERATE = "a term of its first layer is infinite or huge, and a difference of sums would forget the others"
+IMMODERATE = Reason(
+    "a term of its first layer is infinite or huge, and a difference of sums would forget the others",
+    ReasonKind.LARGE_NUMBERS,
+)
 """Why a first layer isn't updated, as the end of a sentence, where :func:`are_moderate` says no."""
 _AT_ONCE = 1 << 24
 """So many elements of a layer's activations are computed at once for its tables."""

@@ -21,7 +21,7 @@ class _Product(Ansatz):
         for factor in model.models:
             ansatz, reasons = of_model(factor)
             if ansatz is None:
-                return Almost(f"of the product's factors, {reasons[0]}")
+                return Almost(f"of the product's factors, {reasons[0]}", reasons[0].kind)
         return None
 
     def why_not_on(self, model: Any, hilbert: Any) -> str | None:

@@ -9,6 +9,7 @@ import numpy as np
 from ferroket.ansatz.amplitudes import Amplitudes, ModulusAndPhase
 from ferroket.ansatz.rbm import of_layer
 from ferroket.ansatz.registry import Almost, Ansatz, other_activation, other_type, register
+from ferroket.reasons import ReasonKind
 
 
 class RBMModPhase(Ansatz):
@@ -20,7 +21,8 @@ class RBMModPhase(Ansatz):
         """See :class:`~ferroket.ansatz.Ansatz`."""
         reason = other_type(model, nk.models.RBMModPhase) or other_activation(model)
         if reason is None and np.issubdtype(model.param_dtype, np.complexfloating):
-            return Almost("its parameters are complex, and those of modulus and phase have to be real")
+            text = "its parameters are complex, and those of modulus and phase have to be real"
+            return Almost(text, ReasonKind.DTYPE)
         return reason
 
     def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:

@@ -2,7 +2,7 @@
 
 import functools
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +12,15 @@ import numpy as np
 from ferroket.ansatz.amplitudes import DTYPES, Amplitudes, first_and_step
 from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.verification import TRACED, Subject, are_traced, cached_answer, mismatch_reason
+from ferroket.reasons import Reason, ReasonKind
 
 
-class Almost(str):
+class Almost(Reason):
     """Why a model is only nearly of an ansatz: then this reason is told, and not those of others."""
+
+    def __new__(cls, text: str, kind: ReasonKind = ReasonKind.MODEL) -> Self:
+        """See :class:`~ferroket.reasons.Reason`."""
+        return super().__new__(cls, text, kind)
 
 
 def other_type(model: Any, cls: type) -> str | None:
@@ -83,23 +88,24 @@ def register(ansatz: Ansatz) -> Ansatz:
     return ansatz
 
 
-def find(model: Any, variables: Any, hilbert: Any) -> tuple[Ansatz | None, list[str]]:
+def find(model: Any, variables: Any, hilbert: Any) -> tuple[Ansatz | None, list[Reason]]:
     """The ansatz of a model with these variables on a Hilbert space, or the reasons why there is none."""
     ansatz, reasons = of_model(model)
     if ansatz is not None:
-        reason = ansatz.why_not_on(model, hilbert)
-        reasons = [reason] if reason else _of_parameters(model, variables, hilbert.size)
+        why = ansatz.why_not_on(model, hilbert)
+        of_space = [Reason.of(why, ReasonKind.HILBERT_SPACE)] if why else []
+        reasons = of_space or _of_parameters(model, variables, hilbert.size)
     reasons += _of_variables(variables)
     if ansatz is not None and not reasons and (reason := _mismatch(ansatz, model, variables, hilbert)) is not None:
         reasons = [reason]
     return (None, reasons) if reasons else (ansatz, [])
 
 
-def _mismatch(ansatz: Ansatz, model: Any, variables: Any, hilbert: Any) -> str | None:
+def _mismatch(ansatz: Ansatz, model: Any, variables: Any, hilbert: Any) -> Reason | None:
     """Why amplitudes aren't those of a model, compared by value once, as the end of a sentence; None if they are."""
     subject = Subject((model, ansatz), model.apply, hilbert, np.dtype(float))
 
-    def answer() -> str | None:
+    def answer() -> Reason | None:
         from ferroket.operator.compiled import local_states  # loads what asks for this package
 
         sites = local_states(hilbert)
@@ -121,14 +127,15 @@ def _mismatch(ansatz: Ansatz, model: Any, variables: Any, hilbert: Any) -> str |
         jax.eval_shape(of_ansatz, precise, x)
         return mismatch_reason(of_ansatz, of_model, precise, x, up_to_factor=True, may_cancel=sums[0])
 
-    found = cached_answer("amplitudes", subject, variables, answer)
-    # Then what tells is the exact class of the model, and the shapes of its parameters.
-    return None if found is TRACED else f"its amplitudes aren't those of {ansatz.name}: {found}" if found else None
+    found: Reason | None = cached_answer("amplitudes", subject, variables, answer)
+    if found is None or found is TRACED:  # then what tells is the exact class of the model, and its parameters' shapes
+        return None
+    return found.after(f"its amplitudes aren't those of {ansatz.name}: ")
 
 
-def of_model(model: Any) -> tuple[Ansatz | None, list[str]]:
+def of_model(model: Any) -> tuple[Ansatz | None, list[Reason]]:
     """The ansatz of a model, or the reasons why there is none."""
-    nearly: list[str] = []
+    nearly: list[Reason] = []
     for ansatz in REGISTERED:
         reason = ansatz.unsupported_reason(model)
         if reason is None:
@@ -139,17 +146,18 @@ def of_model(model: Any) -> tuple[Ansatz | None, list[str]]:
         return None, nearly
     name = f"{type(model).__module__.split('.')[0]}'s {type(model).__name__}"
     known = ", ".join(sorted({ansatz.name for ansatz in REGISTERED}))
-    return None, [f"{name} is none of the models whose amplitude ratios are known ({known})"]
+    text = f"{name} is none of the models whose amplitude ratios are known ({known})"
+    return None, [Reason(text, ReasonKind.MODEL)]
 
 
-def _of_variables(variables: Any) -> list[str]:
+def _of_variables(variables: Any) -> list[Reason]:
     if set(variables) != {"params"}:
-        return ["the state has variables other than parameters"]
+        return [Reason("the state has variables other than parameters", ReasonKind.VARIABLES)]
     dtypes = {np.dtype(leaf.dtype) for leaf in jax.tree.leaves(variables)}
-    return [f"there are parameters of {dtype}" for dtype in dtypes if dtype not in DTYPES]
+    return [Reason(f"there are parameters of {dtype}", ReasonKind.DTYPE) for dtype in dtypes if dtype not in DTYPES]
 
 
-def _of_parameters(model: Any, variables: Any, n_sites: int) -> list[str]:
+def _of_parameters(model: Any, variables: Any, n_sites: int) -> list[Reason]:
     """A model ignores parameters that it doesn't have, and casts others. An ansatz wouldn't."""
     found = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), dict(variables))
     try:
@@ -157,7 +165,8 @@ def _of_parameters(model: Any, variables: Any, n_sites: int) -> list[str]:
     except TypeError:  # the model can't be hashed
         own = _parameters.__wrapped__(model, n_sites)
     same = jax.tree.structure(found) == jax.tree.structure(own) and jax.tree.leaves(found) == jax.tree.leaves(own)
-    return [] if same else ["the parameters have other names, shapes or dtypes than those that the model initialises"]
+    text = "the parameters have other names, shapes or dtypes than those that the model initialises"
+    return [] if same else [Reason(text, ReasonKind.VARIABLES)]
 
 
 @functools.lru_cache(maxsize=256)

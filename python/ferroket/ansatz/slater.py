@@ -7,6 +7,7 @@ import netket as nk
 
 from ferroket.ansatz.amplitudes import Amplitudes, SlaterAmplitudes
 from ferroket.ansatz.registry import Ansatz, other_type, register
+from ferroket.reasons import Reason, ReasonKind
 
 
 def orbitals_of(model: Any, params: Any) -> tuple[jax.Array, ...]:
@@ -54,11 +55,12 @@ class MultiSlater(Ansatz):
         return SlaterAmplitudes(orbitals_of(model, params))
 
 
-def other_space(model: Any, hilbert: Any) -> str | None:
+def other_space(model: Any, hilbert: Any) -> Reason | None:
     """Why the determinants of a model aren't those of a state's Hilbert space; None if they are."""
     if model.hilbert == hilbert:
         return None
-    return f"its determinants are those of {model.hilbert}, and the state's Hilbert space is {hilbert}"
+    text = f"its determinants are those of {model.hilbert}, and the state's Hilbert space is {hilbert}"
+    return Reason(text, ReasonKind.HILBERT_SPACE)
 
 
 register(MultiSlater())

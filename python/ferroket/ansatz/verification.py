@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ferroket.ansatz.dependence import NONE, UNKNOWN, results_of
+from ferroket.reasons import Reason, ReasonKind
 
 LogPsi = Callable[[Any, jax.Array], jax.Array]
 """``log_psi(variables, x)`` for ``x (n, N)`` gives ``(n,)``."""
@@ -26,7 +27,10 @@ _MOST = 1024
 
 UNSURE = "the samples tell nothing"
 """An answer that isn't kept: the samples were all alike, say."""
-TRACED = "its variables are traced, and what is found can't be compared with the network by value"
+TRACED = Reason(
+    "its variables are traced, and what is found can't be compared with the network by value", ReasonKind.TRACED
+)
+MIXES_SAMPLES = Reason("the network mixes samples: its value for one depends on the others", ReasonKind.MIXES_SAMPLES)
 
 
 @dataclass(frozen=True)
@@ -86,21 +90,21 @@ def shapes_of(values: Any) -> Any:
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), values)
 
 
-def mixes_samples(subject: Subject, variables: Any) -> str | None:
+def mixes_samples(subject: Subject, variables: Any) -> Reason | None:
     """Why the value of a network for one configuration depends on others, as the end of a sentence; None if it doesn't.
 
     Read from its program. Where a primitive has no rule, values decide.
     """
 
-    def answer() -> str | None:
+    def answer() -> Reason | None:
         found = combines_samples(subject.log_psi, variables, subject.like_one())
         if found is None:
             if are_traced(variables):
                 return TRACED
             found = differs_alone(subject.log_psi, variables, subject.configurations())
-        return "the network mixes samples: its value for one depends on the others" if found else None
+        return MIXES_SAMPLES if found else None
 
-    result: str | None = cached_answer("mixes samples", subject, variables, answer)
+    result: Reason | None = cached_answer("mixes samples", subject, variables, answer)
     return result
 
 
@@ -141,7 +145,7 @@ def mismatch_reason(
     *,
     up_to_factor: bool = False,
     may_cancel: bool = False,
-) -> str | None:
+) -> Reason | None:
     """Why two functions aren't the same network, as the end of a sentence; None if they are, up to rounding.
 
     Args:
@@ -186,9 +190,11 @@ def mismatch_reason(
     for place, spread in enumerate(SPREADS):
         is_same, has_numbers = compare(perturbed(variables, spread, place), x)
         if not bool(is_same):
-            return "what is found of it gives other values than the network itself"
+            return Reason("what is found of it gives other values than the network itself", ReasonKind.NOT_VERIFIED)
         is_sure |= bool(has_numbers)
-    return None if is_sure else "its values aren't finite, and nothing can be compared with them"
+    if is_sure:
+        return None
+    return Reason("its values aren't finite, and nothing can be compared with them", ReasonKind.NOT_VERIFIED)
 
 
 def perturbed(variables: Any, spread: float, seed: int) -> Any:

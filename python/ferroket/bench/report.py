@@ -126,7 +126,7 @@ class Report:
         figure.savefig(path)
 
 
-_NO_MATPLOTLIB = "drawing needs matplotlib, which isn't installed: pip install 'ferroket[plot]'"
+_NO_MATPLOTLIB = "drawing needs matplotlib, which isn't installed: pip install matplotlib"
 
 
 def check_outputs(json: Path | None, plot: Path | None) -> None:

@@ -333,7 +333,7 @@ def _library() -> Library | None:
 
 
 def _is_of_python(library: Library) -> bool:
-    """Whether an MPI library comes from ``pip install 'ferroket[mpich]'`` and its like."""
+    """Whether an MPI library comes from ``pip install mpich`` and its like."""
     return Path(sys.prefix) in Path(library.path).parents
 
 

@@ -21,7 +21,7 @@ def needs_mpi(launcher: _lib.Launcher, collectives: str, own: Gpus) -> bool:
     if launcher.kind == "ferroket" and own.platform is None and collectives == "mpi":
         raise RuntimeError(
             "`ferroket launch` started these ranks without an MPI, so their collectives can't be MPI's. "
-            "Leave `collectives` out in fk.initialize(), or install an MPI: pip install 'ferroket[mpich]'. If another "
+            "Leave `collectives` out in fk.initialize(), or install an MPI: pip install mpich. If another "
             "job has left these variables, unset FERROKET_RANK and FERROKET_SIZE."
         )
     return launcher.kind not in ("ferroket", "slurm") or (own.platform is None and collectives == "mpi")

@@ -25,6 +25,7 @@ from ferroket.local_energy.chunks import chunk_size_of
 from ferroket.network import Structure, structure
 from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.compiled import Form, LocalStates
+from ferroket.reasons import Reason
 
 _N_TOGETHER = 8
 """Equal configurations among the elements of so many chunks are evaluated once."""
@@ -244,7 +245,7 @@ class Factors:
     beside: determinants.DeterminantFactor | None = None
     structure: Structure = field(default_factory=Structure)
     """That of what isn't a determinant."""
-    reason: str | None = None
+    reason: Reason | None = None
     """Why nothing is updated, as the end of a sentence; None also where there is nothing to be."""
 
 
@@ -290,7 +291,7 @@ def updated_factors(logpsi: LogPsi, variables: Any, operator: Accelerated, dtype
         return Factors()
     subject = Subject(logpsi, logpsi, operator.hilbert, np.dtype(dtype))
 
-    def answer() -> Factors | str:
+    def answer() -> Factors | Reason:
         found = factors_of(logpsi, shapes_of(variables), form, subject.like_some())
         if found.beside is None and found.structure.first_layer is None:
             return found

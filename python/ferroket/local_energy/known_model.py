@@ -15,23 +15,25 @@ from ferroket.ffi.varying import align
 from ferroket.local_energy import any_network
 from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.compiled import Form, Matrices, Restricted, Terms
+from ferroket.reasons import OWN_CONSTRAINT, Reason, ReasonKind
 
 
-def find(vstate: MCState, operator: Accelerated) -> tuple[Ansatz | None, list[str]]:
+def find(vstate: MCState, operator: Accelerated) -> tuple[Ansatz | None, list[Reason]]:
     """The ansatz that evaluates an operator for a state, if there is one, and otherwise the reasons why not."""
     found, reasons = registry.find(model_of(vstate), vstate.variables, vstate.hilbert)
     reasons = [*reasons, *_of_operator(operator._form)]
     return (None if reasons else found), reasons
 
 
-def _of_operator(form: Form) -> list[str]:
+def _of_operator(form: Form) -> list[Reason]:
     if isinstance(form, Terms):
         return []
     if isinstance(form, Matrices):
-        return ["the operator acts on sites that have more than two local states"]
+        return [Reason("the operator acts on sites that have more than two local states", ReasonKind.LOCAL_STATES)]
     if isinstance(form, Restricted):
-        return ["the Hilbert space has a constraint of its own, which the kernels don't know"]
-    return ["the operator isn't a sum of non-branching terms, the form that the kernels take"]
+        return [OWN_CONSTRAINT]
+    text = "the operator isn't a sum of non-branching terms, the form that the kernels take"
+    return [Reason(text, ReasonKind.OPERATOR_FORM)]
 
 
 def from_ratios(amplitudes: Amplitudes, form: Terms, samples: jax.Array) -> jax.Array:

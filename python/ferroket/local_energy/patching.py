@@ -14,6 +14,7 @@ from ferroket._compat.netket import log_psi_of, rule_of
 from ferroket.ansatz.verification import Subject, mixes_samples
 from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.cache import accelerated
+from ferroket.reasons import Reason
 
 _is_enabled = False
 
@@ -62,7 +63,7 @@ def replacement(operator: DiscreteOperator) -> Accelerated | None:
     return accelerated(operator) if _is_enabled or isinstance(operator, Accelerated) else None
 
 
-def netket_only_reason(vstate: MCState) -> str | None:
+def netket_only_reason(vstate: MCState) -> Reason | None:
     """Why NetKet evaluates all operators of a state, as the end of a sentence; None if it needn't."""
     log_psi = log_psi_of(vstate)
     return mixes_samples(Subject(log_psi, log_psi, vstate.hilbert, np.dtype(vstate.sampler.dtype)), vstate.variables)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+from netket.experimental.observable import AbstractObservable
 from netket.operator import Squared
 from netket.vqs import MCMixedState, MCState
 
@@ -14,6 +15,7 @@ from ferroket.local_energy.chunks import chunk_size_of
 from ferroket.network import Plan
 from ferroket.operator import accelerate
 from ferroket.operator.algebra.accelerated import Accelerated
+from ferroket.reasons import Reason, ReasonKind
 
 
 def plan(vstate: MCState, operator: Accelerated) -> Plan:
@@ -23,13 +25,13 @@ def plan(vstate: MCState, operator: Accelerated) -> Plan:
     known, reasons = known_model.find(vstate, operator)
     platform = jax.default_backend()
     if known is not None and platform != "cpu":
-        reasons = [f"the kernel for {known.name} runs on CPUs, and this is {platform}"]
+        reasons = [Reason(f"the kernel for {known.name} runs on CPUs, and this is {platform}", ReasonKind.PLATFORM)]
     if known is not None and not reasons:
         kernel = f"amplitude ratios of {known.name} in Rust; no connected configurations"
         return Plan("known ratios", kernel, known=known)
     network = log_psi_of(vstate), vstate.variables
     found = updated_factors(*network, operator, vstate.sampler.dtype) if platform == "cpu" else Factors()
-    reasons += [f"nothing of the network is updated: {found.reason}"] if found.reason else []
+    reasons += [found.reason.after("nothing of the network is updated: ")] if found.reason else []
     reasons += filter(None, [found.structure.reason])
     kernel = "the network on the connected configurations whose matrix elements aren't zero, in chunks"
     n_determinants = 0 if found.beside is None else found.beside.count
@@ -45,9 +47,17 @@ def explain(vstate: Any, operator: Any) -> Plan:
 
     Returns:
         What evaluates the local energy; ``print`` it for a summary.
+
+    Raises:
+        TypeError: The operator is none.
     """
+    if not isinstance(operator, AbstractObservable):
+        raise TypeError(
+            f"the operator is an instance of {type(operator).__name__}: give an operator of netket.operator or "
+            "of fk.operator"
+        )
     operator = _evaluated_by_us(vstate, operator.parent if isinstance(operator, Squared) else operator)
-    if isinstance(operator, str):
+    if isinstance(operator, Reason):
         return Plan.netkets("kernel", operator)
     found = plan(vstate, operator)
     if found.path != "any network":
@@ -59,18 +69,22 @@ def explain(vstate: Any, operator: Any) -> Plan:
     return replace(found, chunk_size=chunk_size_of(vstate.chunk_size, n_samples, form, *network, x, in_lanes=in_lanes))
 
 
-def _evaluated_by_us(vstate: Any, operator: Any) -> Accelerated | str:
+def _evaluated_by_us(vstate: Any, operator: Any) -> Accelerated | Reason:
     """The operator that our kernels evaluate, or why NetKet's does."""
     if not isinstance(vstate, MCState):
-        return f"{type(vstate).__name__} is no MCState, and has no local energies of samples to accelerate"
+        text = f"{type(vstate).__name__} is no MCState, and has no local energies of samples to accelerate"
+        return Reason(text, ReasonKind.STATE)
     if isinstance(vstate, MCMixedState):
-        return "the state is a density matrix, for whose local values only NetKet has kernels"
+        text = "the state is a density matrix, for whose local values only NetKet has kernels"
+        return Reason(text, ReasonKind.STATE)
     if (replacement := patching.replacement(operator)) is not None:
         return replacement
     try:
         accelerated = accelerate(operator)
     except TypeError as error:
-        return str(error)
+        return Reason(str(error), ReasonKind.OPERATOR)
     if not isinstance(accelerated, Accelerated):
-        return f"{type(operator).__name__} has parts that can't be accelerated together"
-    return "the operator is NetKet's: call fk.enable(), or give fk.accelerate(operator)"
+        text = f"{type(operator).__name__} has parts that can't be accelerated together"
+        return Reason(text, ReasonKind.OPERATOR)
+    text = "the operator is NetKet's: call fk.enable(), or give fk.accelerate(operator)"
+    return Reason(text, ReasonKind.NOT_ENABLED)

@@ -10,6 +10,7 @@ from netket.vqs import FullSumState
 
 from ferroket import limits
 from ferroket._compat.netket import is_netkets_tensor, is_sr_driver, log_psi_of, solver_of, tensor_of
+from ferroket.ansatz.equations import inlined
 from ferroket.natural_gradient import memory, patching
 from ferroket.natural_gradient.gram import cost
 from ferroket.natural_gradient.log_derivatives import (
@@ -22,8 +23,17 @@ from ferroket.natural_gradient.log_derivatives import (
 )
 from ferroket.natural_gradient.qgt import quantum_geometric_tensor
 from ferroket.natural_gradient.solve import in_words, splits_reason, why_written
-from ferroket.natural_gradient.structure import read
+from ferroket.natural_gradient.structure import Network, read
 from ferroket.network import Plan
+from ferroket.reasons import Reason, ReasonKind
+
+BY_XLA = "XLA differentiates it: "
+"""Before the reason why XLA does."""
+
+_CALLS_OF_RUST = {"log_determinants": "determinants", "pair_sums": "sums of pairs"}
+"""Primitives whose derivatives come from Rust by a call of their own, in words."""
+
+_NOT_ENABLED = Reason("the driver is NetKet's: call fk.enable(), or take the one of fk.driver", ReasonKind.NOT_ENABLED)
 
 
 @dataclass(frozen=True)
@@ -63,7 +73,7 @@ def explain(driver: Any) -> Plan:
     if not is_sr_driver(driver):
         return _of_tensor(driver)
     if not (patching.is_enabled() or patching.is_ours(driver)):
-        return Plan.netkets("update", "the driver is NetKet's: call fk.enable(), or take the one of fk.driver")
+        return Plan.netkets("update", _NOT_ENABLED)
     state, mode, solver = driver.state, driver.mode, solver_of(driver)
     n_samples = n_samples_of(state)
     subject = subject_of(state, n_samples)
@@ -81,9 +91,12 @@ def explain(driver: Any) -> Plan:
     matrix = f"one {kind} system of {side} unknowns"
     layers = layers_of(of_sample, n_samples, n_components, None if driver.use_ntk else side)
     slow = (layer for layer in layers if layer.form == "rows" and len(layer.shape) > 1)
-    reasons = [f"{layer.name} has rows of its own, since {layer.found}" for layer in slow]
+    reasons = [
+        Reason(f"{layer.name} has rows of its own, since {layer.found}", ReasonKind.NO_FACTORS) for layer in slow
+    ]
     if mode == "complex" and splits and read(*subject[:3], few[0]).is_holomorphic:
-        reasons.insert(0, f"the network is holomorphic, but {splits}: the matrix is real and has twice the rows")
+        text = f"the network is holomorphic, but {splits}: the matrix is real and has twice the rows"
+        reasons.insert(0, Reason(text, splits.kind))
     made = f"no Jacobian; {matrix}" if driver.use_ntk else f"no Jacobian, but rows of some samples at once; {matrix}"
     written = why_written(of_sample, n_samples, solver)
     beside = (
@@ -96,25 +109,27 @@ def explain(driver: Any) -> Plan:
     limit = f"the {_gibibytes(memory.limit())} of {whose} for each device"
     if at_once is not None:
         at_once = min(at_once, driver.chunk_size_bwd or at_once)
-        written = "log-derivatives are made in chunks"
-        reasons.append(
+        text = (
             f"log-derivatives are made anew for {_count(at_once, 'sample')} at once: those of a device's samples take "
             f"{_gibibytes(of_rows)}, too much beside {_gibibytes(beside)} of the matrix for {limit}"
         )
+        reasons.append(Reason(text, ReasonKind.MEMORY))
         of_rows = memory.COPIES * at_once * memory.bytes_of(of_sample)
     if beside > memory.limit():
-        reasons.append(f"the matrix alone takes more than {limit}: fewer samples or more ranks make it smaller")
+        text = f"the matrix alone takes more than {limit}: fewer samples or more ranks make it smaller"
+        reasons.append(Reason(text, ReasonKind.MEMORY))
     if driver.use_ntk and jax.default_backend() == "cpu":
-        made += ", which isn't written" if written is None else f", which is written: {written}"
-    lanes, of_device = in_lanes(of_sample.network, mode), -(-n_samples // jax.device_count())
+        made += ", which isn't written" if written is None and at_once is None else ", which is written"
+        if written is not None and at_once is None:  # else memory is why
+            reasons.append(written.after("the matrix is written: "))
+    of_device = -(-n_samples // jax.device_count())
+    derivatives, by_xla = _derivatives(of_sample.network, mode)
     return replace(
         found,
         kernel=made,
-        reasons=reasons,
-        derivatives=_derivatives(lanes),
-        chunk_size=samples_at_once(of_sample.network, of_device, driver.chunk_size_bwd)
-        if isinstance(lanes, str)
-        else None,
+        reasons=reasons + by_xla,
+        derivatives=derivatives,
+        chunk_size=samples_at_once(of_sample.network, of_device, driver.chunk_size_bwd) if by_xla else None,
         layers=layers,
         matrix=matrix,
         solver=in_words(solver, side),
@@ -142,10 +157,10 @@ def _of_tensor(driver: Any) -> Plan:
         raise TypeError(f"{name} is no driver of stochastic reconfiguration: give VMC_SR or Infidelity_SR")
     if getattr(tensor, "func", tensor) is not quantum_geometric_tensor:
         if not is_netkets_tensor(tensor):
-            return Plan.netkets("update", "the quantum geometric tensor isn't known")
+            return Plan.netkets("update", Reason("the quantum geometric tensor isn't known", ReasonKind.DRIVER))
         if not patching.is_enabled():
-            reason = "the quantum geometric tensor is NetKet's: call fk.enable(), or take fk.optimizer.SR"
-            return Plan.netkets("update", reason)
+            text = "the quantum geometric tensor is NetKet's: call fk.enable(), or take fk.optimizer.SR"
+            return Plan.netkets("update", Reason(text, ReasonKind.NOT_ENABLED))
     n_samples = n_samples_of(driver.state)
     subject = subject_of(driver.state, n_samples)
     found = patching.plan(*subject)
@@ -157,11 +172,19 @@ def _of_tensor(driver: Any) -> Plan:
     # How many products with the tensor a solver takes isn't known.
     layers = [replace(layer, flops=0.0) for layer in layers_of(of_sample, n_samples, 1, None)]
     kernel = "the quantum geometric tensor from the factors of the log-derivatives"
-    return replace(found, kernel=kernel, derivatives=_derivatives(in_lanes(of_sample.network, mode)), layers=layers)
+    derivatives, reasons = _derivatives(of_sample.network, mode)
+    return replace(found, kernel=kernel, derivatives=derivatives, reasons=reasons, layers=layers)
 
 
-def _derivatives(lanes: Any) -> str:
-    return f"XLA differentiates it: {lanes}" if isinstance(lanes, str) else f"differentiated {lanes.program}"
+def _derivatives(network: Network, mode: str) -> tuple[str, list[Reason]]:
+    """What differentiates a network, and if it is XLA, why."""
+    lanes = in_lanes(network, mode)
+    if not isinstance(lanes, Reason):
+        return f"differentiated {lanes.program}", []
+    names = {eqn.primitive.name for eqn in inlined(network.jaxpr, with_loops=True).eqns}
+    by_rust = [words for name, words in _CALLS_OF_RUST.items() if name in names and jax.default_backend() == "cpu"]
+    and_rust = f", and by Rust for {' and '.join(by_rust)}" if by_rust else ""
+    return f"differentiated by XLA{and_rust}", [lanes.after(BY_XLA)]
 
 
 def _gibibytes(n_bytes: int) -> str:

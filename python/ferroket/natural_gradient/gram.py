@@ -17,6 +17,7 @@ from ferroket.natural_gradient.in_chunks import Derivatives, DerivativesInChunks
 from ferroket.natural_gradient.log_derivatives import MEMORY, Factors, LogDerivatives
 from ferroket.natural_gradient.pairs import Pairs
 from ferroket.natural_gradient.tiles import completed, hermitian, length_in_rust
+from ferroket.reasons import Reason, ReasonKind
 
 _UNROLLED = 4
 """How many pairs of positions are written one after the other. More are a loop."""
@@ -142,7 +143,7 @@ def _rows_in_rust(some: jax.Array, others: jax.Array) -> tuple[str, Any]:
     return "rows", (some, others, others.mean(axis=0))
 
 
-def written_reason(rows: LogDerivatives, n_samples: int) -> str | None:
+def written_reason(rows: LogDerivatives, n_samples: int) -> Reason | None:
     """Why the Gram matrix of so many samples is written on CPUs, as the end of a sentence; None if it isn't.
 
     Args:
@@ -150,12 +151,13 @@ def written_reason(rows: LogDerivatives, n_samples: int) -> str | None:
         n_samples: How many there are in all.
     """
     if rows.pairs:
-        return "rows of pairs of sites are a part of it"
+        return Reason("rows of pairs of sites are a part of it", ReasonKind.NO_FACTORS)
     written = [factors for factors in rows.factors.values() if cost_of(factors, n_samples).prefers_rows]
     n_bytes = sum(n_samples * _bytes_of_rows(factors) // len(factors.x) for factors in written)
     if n_bytes <= MEMORY:
         return None
-    return f"rows of factors would take {n_bytes / 2**20:.3g} MiB beside it, more than {MEMORY / 2**20:.3g}"
+    text = f"rows of factors would take {n_bytes / 2**20:.3g} MiB beside it, more than {MEMORY / 2**20:.3g}"
+    return Reason(text, ReasonKind.MEMORY)
 
 
 def solve_gram(rows: LogDerivatives, columns: LogDerivatives, right: jax.Array, shift: jax.Array) -> jax.Array:

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from ferroket.natural_gradient.pairs import Pairs
 from ferroket.natural_gradient.structure import Network, Product
 from ferroket.network import LaneFunction, UnreadableError, read_function
+from ferroket.reasons import Reason, ReasonKind
 
 MEMORY = 1 << 28
 """How many bytes the activations of the samples that are differentiated at once may take, and the rows of one
@@ -200,7 +201,7 @@ def log_derivatives(
         samples: ``(Ns, N)``.
     """
     found = in_lanes(network, mode)
-    if isinstance(found, str):
+    if isinstance(found, Reason):
         return by_xla(network, mode, chunk_size, leaves, state, samples)
 
     def on_cpu(leaves: Sequence[jax.Array], state: Any, samples: jax.Array) -> Any:
@@ -211,10 +212,10 @@ def log_derivatives(
     return rows
 
 
-def in_lanes(network: Network, mode: str) -> LaneFunction | str:
-    """The program by which the kernels differentiate a network; or else why XLA does, as the end of a sentence."""
+def in_lanes(network: Network, mode: str) -> LaneFunction | Reason:
+    """The program by which the kernels differentiate a network; or else why XLA does."""
     if (platform := jax.default_backend()) != "cpu":
-        return f"JAX runs on {platform}"
+        return Reason(f"JAX runs on {platform}", ReasonKind.PLATFORM)
 
     def of_one(variables: tuple[Sequence[jax.Array], Sequence[jax.Array]], x: jax.Array) -> LogDerivatives:
         return by_xla(network, mode, None, *variables, x[None])
@@ -225,7 +226,7 @@ def in_lanes(network: Network, mode: str) -> LaneFunction | str:
             read = read_function(of_one, (network.leaves, state), x, jnp.finfo(network.dtype).dtype)
             network.lanes[mode] = read
         except UnreadableError as error:
-            network.lanes[mode] = str(error)
+            network.lanes[mode] = error.reason
     return network.lanes[mode]
 
 

@@ -11,6 +11,7 @@ from ferroket.natural_gradient import solvers
 from ferroket.natural_gradient.gram import written_reason
 from ferroket.natural_gradient.log_derivatives import LogDerivatives
 from ferroket.natural_gradient.ntk import ShiftedKernel
+from ferroket.reasons import Reason, ReasonKind
 
 Solver = Callable[..., Any]
 
@@ -46,11 +47,11 @@ def takes_complex(solver: Solver) -> bool:
     return _is_among(_COMPLEX, solver)
 
 
-def splits_reason(solver: Solver, proj_reg: Any) -> str | None:
+def splits_reason(solver: Solver, proj_reg: Any) -> Reason | None:
     """Why a system has real and imaginary parts apart, as the end of a sentence; None if it may be complex."""
     if proj_reg is not None:  # added to all elements, which no complex number does to its two parts
-        return "proj_reg treats real and imaginary parts alike"
-    return None if takes_complex(solver) else "the solver isn't known"
+        return Reason("proj_reg treats real and imaginary parts alike", ReasonKind.SOLVER)
+    return None if takes_complex(solver) else Reason("the solver isn't known", ReasonKind.SOLVER)
 
 
 def _is_among(known: Iterable[Solver], solver: Solver) -> bool:
@@ -79,7 +80,7 @@ def takes_kernel(solver: Solver, side: int) -> bool:
     return replaced(solver, side) is not solver or _is_among([solvers.cholesky], solver)
 
 
-def why_written(of_sample: LogDerivatives, n_samples: int, solver: Solver) -> str | None:
+def why_written(of_sample: LogDerivatives, n_samples: int, solver: Solver) -> Reason | None:
     """Why CPUs write the kernel of so many samples, as the end of a sentence; None if it doesn't.
 
     Args:
@@ -88,7 +89,7 @@ def why_written(of_sample: LogDerivatives, n_samples: int, solver: Solver) -> st
         solver: What the driver has.
     """
     if not takes_kernel(solver, n_samples * of_sample.n_components):
-        return "the solver asks for it"
+        return Reason("the solver asks for it", ReasonKind.SOLVER)
     return written_reason(of_sample, n_samples)
 
 

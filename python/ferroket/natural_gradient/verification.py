@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from ferroket._compat.sharding import on_each_device, replicated
 from ferroket.ansatz.verification import (
+    MIXES_SAMPLES,
     N_CONFIGURATIONS,
     SPREADS,
     TRACED,
@@ -20,6 +21,7 @@ from ferroket.ansatz.verification import (
 )
 from ferroket.natural_gradient.log_derivatives import components, log_derivatives
 from ferroket.natural_gradient.structure import read
+from ferroket.reasons import Reason, ReasonKind
 
 
 def mixes_samples(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: jax.Array) -> bool:
@@ -51,7 +53,7 @@ def some_samples(samples: jax.Array) -> tuple[jax.Array, jax.Array]:
     return replicated(some), differs.any()
 
 
-def unsupported_reason(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: jax.Array) -> str | None:
+def unsupported_reason(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: jax.Array) -> Reason | None:
     """Why only NetKet differentiates a network, as the end of a sentence; None if ours gives the same.
 
     What is found is compared with JAX's derivatives along a random direction of log-amplitudes, once for each network:
@@ -68,9 +70,9 @@ def unsupported_reason(log_psi: Callable[..., Any], parameters: Any, state: Any,
         ValueError: There are no parameters.
     """
     if mixes_samples(log_psi, parameters, state, samples):
-        return "the network mixes samples: its value for one depends on the others, and only NetKet's update takes that"
+        return Reason(f"{MIXES_SAMPLES}, and only NetKet's update takes that", ReasonKind.MIXES_SAMPLES)
     subject = log_psi, samples.shape[1:], str(samples.dtype)
-    found: str | None = cached_answer(
+    found: Reason | None = cached_answer(
         "log-derivatives",
         subject,
         {"params": parameters, **state},
@@ -79,7 +81,7 @@ def unsupported_reason(log_psi: Callable[..., Any], parameters: Any, state: Any,
     return found
 
 
-def _compared(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: jax.Array) -> str | None:
+def _compared(log_psi: Callable[..., Any], parameters: Any, state: Any, samples: jax.Array) -> Reason | None:
     network = read(log_psi, parameters, state, samples[0])
     mode = "complex" if jnp.issubdtype(network.dtype, jnp.complexfloating) else "real"
     n_components, is_holomorphic = components(network, mode)
@@ -118,11 +120,16 @@ def _compared(log_psi: Callable[..., Any], parameters: Any, state: Any, samples:
     try:
         compiled = jax.jit(compare).lower(jax.random.key(0), parameters, x).compile()
     except (NotImplementedError, ValueError) as error:
-        return f"JAX can't evaluate the network for many samples at once: {str(error).splitlines()[0]}"
+        text = f"JAX can't evaluate the network for many samples at once: {str(error).splitlines()[0]}"
+        return Reason(text, ReasonKind.UNREADABLE)
     is_sure = False
     for place, spread in enumerate(SPREADS[1:]):
         is_same, has_numbers = compiled(jax.random.key(place), perturbed(parameters, spread, place), x)
         if not bool(is_same):
-            return "what is found of the network gives other derivatives than JAX does"
+            text = "what is found of the network gives other derivatives than JAX does"
+            return Reason(text, ReasonKind.NOT_VERIFIED)
         is_sure |= bool(has_numbers)
-    return None if is_sure else "the network's derivatives aren't finite, and nothing can be compared with them"
+    if is_sure:
+        return None
+    text = "the network's derivatives aren't finite, and nothing can be compared with them"
+    return Reason(text, ReasonKind.NOT_VERIFIED)

@@ -5,6 +5,7 @@ from typing import Any
 
 from ferroket.ansatz import Ansatz
 from ferroket.network.structure import Structure
+from ferroket.reasons import Reason
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,8 @@ class Plan:
     ``known ratios`` or ``any network``, for an update ``factors``."""
     kernel: str = ""
     """What is computed there, in words."""
-    reasons: list[str] = field(default_factory=list)
-    """Why not a faster one, as ends of sentences."""
+    reasons: list[Reason] = field(default_factory=list)
+    """Why not a faster one, as ends of sentences, each with its ``kind``."""
     known: Ansatz | None = None
     """The ansatz of a model whose amplitude ratios are known."""
     moves: Any = field(default=None, compare=False, repr=False)
@@ -44,7 +45,7 @@ class Plan:
     """How many bytes it holds of the matrix of an update's linear system, and for its solution."""
 
     @classmethod
-    def netkets(cls, what: str, *reasons: str) -> "Plan":
+    def netkets(cls, what: str, *reasons: Reason) -> "Plan":
         """NetKet's own sampler, kernel or update, as without us."""
         return cls("NetKet", f"NetKet's own {what}", list(reasons))
 

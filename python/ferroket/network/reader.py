@@ -13,6 +13,7 @@ from jax.extend.core import Literal
 from ferroket._compat.sharding import evaluated_eagerly
 from ferroket.network.numbers import Expression, Expressions, within
 from ferroket.network.program import Contract, Map, Memory, Operation, Pair, Places, Reduce, Table
+from ferroket.reasons import Reason, ReasonKind
 
 _DEEPEST_NAMED = 9
 """A function that the kernels compute at once has no more instructions one behind the other."""
@@ -23,7 +24,16 @@ _NOTED = 1 << 12
 
 
 class UnreadableError(Exception):
-    """A network that the kernels can't evaluate, and why, as the end of a sentence."""
+    """A network that the kernels can't evaluate, and why, as the end of a sentence.
+
+    Args:
+        reason: The text.
+        kind: What kind of reason it is.
+    """
+
+    def __init__(self, reason: str, kind: ReasonKind = ReasonKind.OPERATION) -> None:
+        super().__init__(reason)
+        self.reason = Reason(reason, kind)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ferroket.ansatz.verification import cached_answer, shapes_of
 from ferroket.network.program import Program
 from ferroket.network.reader import UnreadableError
 from ferroket.network.trace import read
+from ferroket.reasons import Reason
 
 LogPsi = Callable[[Any, jax.Array], jax.Array]
 
@@ -30,7 +31,7 @@ class Structure:
 
     first_layer: FirstLayer | None = None
     rest: Program | None = None
-    reason: str | None = None
+    reason: Reason | None = None
 
     @property
     def is_updated(self) -> bool:
@@ -72,7 +73,7 @@ def _found(log_psi: LogPsi, variables: Any, x: Any) -> Structure:
         return Structure(whole, _rest(whole, variables, x))
     except UnreadableError as error:
         what = "it" if layer is None else "the rest"
-        return Structure(layer, None, f"XLA evaluates {what}: {error}")
+        return Structure(layer, None, error.reason.after(f"XLA evaluates {what}: "))
 
 
 def _rest(layer: FirstLayer, variables: Any, x: Any) -> Program:

@@ -22,12 +22,14 @@ from jax.extend.core import ClosedJaxpr, Literal
 from ferroket._compat.sharding import evaluated_eagerly
 from ferroket.ansatz import dependence
 from ferroket.ansatz.equations import evaluate, inlined, needed
+from ferroket.ffi.primitives import OwnPrimitive
 from ferroket.network import conjugates, integers
 from ferroket.network.numbers import Expression, Shapes
 from ferroket.network.program import Places, Program, assemble, concatenated, needed_operations
 from ferroket.network.reader import Operand, Reader, UnreadableError, Value, real_dtype
 from ferroket.network.rules import RULES
 from ferroket.network.rules.moving import MOVING, ORDERED
+from ferroket.reasons import ReasonKind
 
 _LONGEST = 1 << 24
 """Longer programs take too much memory themselves."""
@@ -51,7 +53,7 @@ def read(function: Callable[..., jax.Array], variables: Any, numbers: Any, *othe
     followed = follow(function, variables, numbers, *others)
     (result,) = followed.results
     if not isinstance(result, Value):
-        raise UnreadableError("its value doesn't depend on the configuration")
+        raise UnreadableError("its value doesn't depend on the configuration", ReasonKind.UNREADABLE)
     return followed.program(np.array([places.item() for places in followed.reader.places(result)]))
 
 
@@ -78,7 +80,7 @@ class Followed:
             operations = needed_operations(reader.memory, results, reader.operations)
             words, tables = assemble(reader.memory, self.inputs, results, operations)
         if len(words) > _LONGEST:
-            raise UnreadableError(f"its program has {len(words)} words, more than {_LONGEST}")
+            raise UnreadableError(f"its program has {len(words)} words, more than {_LONGEST}", ReasonKind.TOO_LARGE)
         wanted = [table.value for table in tables if not isinstance(table.value, np.ndarray)]
 
         def numbers_of(variables: Any) -> jax.Array:
@@ -122,7 +124,8 @@ def _xla_takes_what_fails() -> Iterator[None]:
             message = "reading a network ended in an AssertionError, a defect that you should report: XLA evaluates it"
             warnings.warn(message, RuntimeWarning, stacklevel=2)
         reason = str(error).partition("\n")[0][:200]
-        raise UnreadableError(f"reading it ends in {type(error).__name__}: {reason}") from error
+        text = f"reading it ends in {type(error).__name__}: {reason}"
+        raise UnreadableError(text, ReasonKind.UNREADABLE) from error
 
 
 def _followed(
@@ -134,18 +137,18 @@ def _followed(
     jaxpr = inlined(jax.make_jaxpr(function)(*shapes), with_loops=True)
     dtype = np.dtype(numbers.dtype if dtype is None else dtype)
     if dtype not in (np.float32, np.float64):
-        raise UnreadableError(f"its numbers are {dtype}, not float32 or float64")
+        raise UnreadableError(f"its numbers are {dtype}, not float32 or float64", ReasonKind.DTYPE)
     reader = Reader(dtype, _name_of)
     inputs = reader.memory.new(*numbers.shape)
     value = reader.value([inputs])
     if jnp.issubdtype(numbers.dtype, jnp.integer):
         reader.largest[value] = float(jnp.iinfo(numbers.dtype).max)  # no local state is the least integer, one below
     elif numbers.dtype != dtype:
-        raise UnreadableError(f"its configurations are {numbers.dtype}, and its numbers {dtype}")
+        raise UnreadableError(f"its configurations are {numbers.dtype}, and its numbers {dtype}", ReasonKind.DTYPE)
     results = _follow(reader, jaxpr, value, len(jax.tree.leaves(others)))
     for v in jaxpr.out_avals:
         if real_dtype(v.dtype) != dtype:
-            raise UnreadableError(f"it gives {v.dtype} of numbers of {dtype}")
+            raise UnreadableError(f"it gives {v.dtype} of numbers of {dtype}", ReasonKind.DTYPE)
     return Followed(reader, jaxpr, shapes, inputs, results)
 
 
@@ -159,13 +162,16 @@ def _follow(reader: Reader, jaxpr: ClosedJaxpr, numbers: Value, n_others: int) -
     for eqn in needed(program, program.outvars):
         inputs = [v if isinstance(v, Literal) else values.get(v, v) for v in eqn.invars]
         if any(v in unusable for v in eqn.invars if not isinstance(v, Literal)):
-            raise UnreadableError("what comes behind the first layer takes the configuration as well")
+            text = "what comes behind the first layer takes the configuration as well"
+            raise UnreadableError(text, ReasonKind.UNREADABLE)
         if not any(isinstance(value, Value) for value in inputs):
             _fold(reader, eqn, inputs)
             continue
         rule = RULES.get(eqn.primitive.name)
         if rule is None:
-            raise UnreadableError(f"the kernels have no '{eqn.primitive.name}'")
+            is_own = isinstance(eqn.primitive, OwnPrimitive)
+            text = "'{}' is a call of its own" if is_own else "the kernels have no '{}'"
+            raise UnreadableError(text.format(eqn.primitive.name))
         results = rule(reader, eqn, inputs)
         for v, value in zip(eqn.outvars, results, strict=True):
             assert value.shape == v.aval.shape, (eqn.primitive.name, value.shape, v.aval.shape)

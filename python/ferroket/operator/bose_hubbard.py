@@ -9,13 +9,14 @@ import netket as nk
 import numpy as np
 from netket.hilbert import Fock
 
-from ferroket.operator.algebra.bounds import most_elements_of_matrices
+from ferroket.operator.algebra.bounds import most_elements, most_elements_of_matrices
 from ferroket.operator.algebra.compiling import form_of_matrices
 from ferroket.operator.algebra.graph_hamiltonian import GraphHamiltonian
 from ferroket.operator.algebra.local_matrices import Entries, LocalTerms, sparse_matrix
 from ferroket.operator.algebra.registry import register
+from ferroket.operator.algebra.term_list import TermList, pattern_terms
 from ferroket.operator.algebra.validation import check_coefficient, lattice_edges, own
-from ferroket.operator.compiled import Form, local_states
+from ferroket.operator.compiled import Form, LocalStates, Terms, local_states, site_bits
 from ferroket.operator.local_operator import LocalOperator
 
 _NETKETS = (nk.operator.BoseHubbardJax, nk.operator.BoseHubbardNumba)
@@ -161,13 +162,15 @@ def _wide(dtype: Any) -> Any:
 
 def _structure(hilbert: Any, edges: np.ndarray) -> tuple[Form, Any]:
     """The form, whichever values it has, and the matrix that takes U, V, J and mu to its values."""
+    sites = local_states(hilbert)
+    if set(sites.sizes) == {2}:
+        return _structure_of_two_states(sites, hilbert, edges)
     n = np.arange(hilbert.n_max + 1)
     # Each entry is there, and stands for itself until its value is known.
     on_site = {"U": _PARTS["U"](n), "mu": _PARTS["mu"](n)}
     on_edge = {"V": _PARTS["V"](n), "J": -_PARTS["J"](n)}
     site, edge = (Entries.of(sum(np.abs(part) for part in parts.values()), 0.0) for parts in (on_site, on_edge))
     local: LocalTerms = [((i,), site) for i in range(hilbert.size)] + [(tuple(e), edge) for e in edges.tolist()]
-    sites = local_states(hilbert)
     most = most_elements_of_matrices(local, hilbert, sites.sizes_of_sites)
     form = form_of_matrices(sites, local, diagonal=True, most=most, dtype=np.float64)
     basis = np.zeros((site.values.size + (edge.values.size if len(edges) else 0), len(_COEFFICIENTS)))
@@ -178,3 +181,32 @@ def _structure(hilbert: Any, edges: np.ndarray) -> tuple[Form, Any]:
                 basis[rows, _COEFFICIENTS.index(name)] = part[entries.row, entries.column]
     with jax.ensure_compile_time_eval():
         return form, jnp.asarray(basis)
+
+
+def _structure_of_two_states(sites: LocalStates, hilbert: Any, edges: np.ndarray) -> tuple[Form, Any]:
+    """As :func:`_structure`, where a site holds one boson at most: non-branching terms, without U."""
+
+    def terms(places: np.ndarray, flip: int, mask: int, patterns: list[int], value: float) -> TermList:
+        each = np.ones(len(patterns), int)
+        of_each = each * flip, each * mask, np.array(patterns), each * 0, each * value
+        return pattern_terms(hilbert.size, places, site_bits(hilbert.size), *of_each)
+
+    pairs = edges.astype(int).reshape(-1, 2)
+    parts = {
+        "V": terms(pairs, 0b00, 0b11, [0b11], 1.0),
+        "J": terms(pairs, 0b11, 0b11, [0b01, 0b10], -1.0),
+        "mu": terms(np.arange(hilbert.size)[:, None], 0b0, 0b1, [0b1], -1.0),
+    }
+    found = TermList.total(hilbert.size, parts.values())
+    coefficient = np.repeat([_COEFFICIENTS.index(name) for name in parts], [len(part) for part in parts.values()])
+    most = most_elements(found, hilbert) + 1
+    masks = found.mask, found.pattern, found.flip, found.sign
+    # Terms of edges that are there twice are added up, for each coefficient.
+    of_each = [
+        Terms.from_masks(
+            sites, *masks, np.where(coefficient == number, found.values, 0.0), diagonal=True, max_conn_size=most
+        )
+        for number in range(len(_COEFFICIENTS))
+    ]
+    with jax.ensure_compile_time_eval():
+        return of_each[0], jnp.asarray(np.stack([np.asarray(form.values) for form in of_each], axis=1))

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from ferroket.bench.report import check_plot
 from ferroket.distributed import running
-from ferroket.published import page
+from ferroket.published import options, page
 from ferroket.published.results import RESULTS
 from ferroket.usage import UsageError
 
@@ -34,11 +34,12 @@ def reproduce(name: str, arguments: list[str]) -> None:
         arguments: The script's.
 
     Raises:
-        SystemExit: Always, with the script's exit code.
+        SystemExit: Always, with the script's exit code; 2, and a usage message, if an option can't be used.
         UsageError: There is no such result.
     """
     if name not in RESULTS:
         raise UsageError(f"there is no {name!r}; there are {', '.join(RESULTS)}")
+    options.read([name], [name, *arguments], program="ferroket reproduce")  # before JAX and NetKet are imported
     running.run(str(SCRIPTS / f"{RESULTS[name].script}.py"), [name, *arguments])
 
 

@@ -1,8 +1,6 @@
 """A run that can be stopped and go on, on another number of ranks too, and that says what it cost."""
 
-import argparse
 import json
-import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +16,7 @@ from ferroket.bench.report import machine
 from ferroket.distributed import RuntimeInfo
 from ferroket.distributed.arrays import write
 from ferroket.local_energy import LanczosStep
+from ferroket.published import options
 from ferroket.published.log import Log, Segment
 from ferroket.published.results import RESULTS, Result
 
@@ -40,25 +39,20 @@ class Run:
     """
 
     def __init__(self, *names: str, arguments: Sequence[str] | None = None) -> None:
-        parser = argparse.ArgumentParser(description="Reproduces a published result.")
-        parser.add_argument("name", nargs="?", choices=names, default=names[0], help="which one")
-        parser.add_argument("--short", action="store_true", help="a short run with a looser bound")
-        parser.add_argument("--folder", type=Path, default=Path(), help="where the checkpoint and the log are kept")
-        parser.add_argument("--minutes", type=float, default=math.inf, help="stop after these, and go on later")
-        options = parser.parse_args(arguments)
-        self.name: str = options.name
+        parser, given = options.read(names, arguments)
+        self.name: str = given.name
         self.result: Result = RESULTS[self.name]
-        self.short: bool = options.short
-        self._file = str(options.folder / (self.name + "-short" * self.short))
-        self._deadline = time.monotonic() + 60 * options.minutes
+        self.short: bool = given.short
+        self._file = str(given.folder / (self.name + "-short" * self.short))
+        self._deadline = time.monotonic() + 60 * given.minutes
         info = distributed.runtime_info()
         self._segment = Segment(info.size, _cores(info), machine()["processor"], dict(info.versions))
         self._log = Log()
         self._samples = 0
         try:
-            options.folder.mkdir(parents=True, exist_ok=True)
+            given.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            parser.error(f"argument --folder: {str(options.folder)!r} can't be made: {error.strerror}. Name another")
+            parser.error(f"argument --folder: {str(given.folder)!r} can't be made: {error.strerror}. Name another")
 
     def optimise(self, driver: Any, steps: int, *, stage: str = "", recorded: bool = True, save_every: int = 20) -> Any:
         """Runs a driver up to a number of steps: from its last checkpoint, if there is one.

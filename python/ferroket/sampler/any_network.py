@@ -26,6 +26,7 @@ from ferroket.network import Structure, structure
 from ferroket.operator import compiled
 from ferroket.operator.algebra.sectors import own_constraints
 from ferroket.operator.compiled import Constraints, LocalStates, allowed
+from ferroket.reasons import Reason
 
 Carry = tuple[Chains, jax.Array, jax.Array, jax.Array]
 """What :func:`~ferroket.ffi.chain_proposals` gives."""
@@ -96,7 +97,7 @@ def structure_of(sampler: Any, machine: Any, parameters: Any) -> Structure:
     """
     subject = subject_of(sampler, machine)
 
-    def answer() -> Structure | str:
+    def answer() -> Structure | Reason:
         found = _found_in(subject, parameters)
         if found.first_layer is None:
             return found
@@ -113,8 +114,8 @@ def structure_of(sampler: Any, machine: Any, parameters: Any) -> Structure:
     return found
 
 
-def _not_updated(reason: str) -> Structure:
-    return Structure(reason=f"its first layer isn't updated: {reason}")
+def _not_updated(reason: Reason) -> Structure:
+    return Structure(reason=reason.after("its first layer isn't updated: "))
 
 
 def subject_of(sampler: Any, machine: Any) -> Subject:

@@ -14,11 +14,12 @@ from ferroket.ansatz.verification import mixes_samples
 from ferroket.network import Plan
 from ferroket.operator import compiled
 from ferroket.operator.algebra.sectors import own_constraints
+from ferroket.reasons import OWN_CONSTRAINT, Reason, ReasonKind
 from ferroket.sampler import any_network, known_model
 from ferroket.sampler.confined import confined
 from ferroket.sampler.groups import in_groups
 from ferroket.sampler.lookahead import Search, search
-from ferroket.sampler.transition_rules import MATRICES, OWN_CONSTRAINT, kernel_rule
+from ferroket.sampler.transition_rules import MATRICES, kernel_rule
 
 _STATES = 2
 
@@ -30,19 +31,20 @@ def plan(sampler: Any, machine: Any, parameters: Any, chain_length: int = 1) -> 
         has_two_states, is_constrained = _of_hilbert(sampler.hilbert)
         rule = kernel_rule(sampler.rule, sampler.hilbert)
     except TypeError as error:  # of the Hilbert space
-        return netkets(str(error))
-    if isinstance(rule, str):
+        return netkets(Reason(str(error), ReasonKind.HILBERT_SPACE))
+    if isinstance(rule, Reason):
         return netkets(rule)
     if (platform := jax.default_backend()) != "cpu":
-        return netkets(f"the chains run on CPUs, and this is {platform}")
+        return netkets(Reason(f"the chains run on CPUs, and this is {platform}", ReasonKind.PLATFORM))
     mixes = mixes_samples(any_network.subject_of(sampler, machine), parameters)
     if mixes is not None:
         return netkets(mixes)
     known, reasons = registry.find(machine, parameters, sampler.hilbert)
     if not has_two_states:
-        reasons = ["some sites don't have two local states", *reasons]
+        reasons = [Reason("some sites don't have two local states", ReasonKind.LOCAL_STATES), *reasons]
     if dict(rule.attributes).get(MATRICES):
-        reasons = ["the rule's operator isn't a sum of non-branching terms", *reasons]
+        text = "the rule's operator isn't a sum of non-branching terms"
+        reasons = [Reason(text, ReasonKind.OPERATOR_FORM), *reasons]
     if is_constrained:
         reasons = [OWN_CONSTRAINT, *reasons]
     if known is not None and not reasons:

@@ -7,6 +7,7 @@ from netket.vqs import MCState
 from ferroket._compat.netket import sampled_model_of
 from ferroket.network import Plan
 from ferroket.operator.algebra.sectors import own_constraints, sectors
+from ferroket.reasons import Reason, ReasonKind
 from ferroket.sampler import patching
 from ferroket.sampler.chains import is_netkets, plan
 from ferroket.sampler.metropolis import MetropolisSampler
@@ -23,17 +24,20 @@ def explain(vstate: Any) -> Plan:
         What makes its samples; ``print`` it for a summary.
     """
     if not isinstance(vstate, MCState):
-        return Plan.netkets("sampler", f"{type(vstate).__name__} is no MCState, and has no sampler")
+        return Plan.netkets(
+            "sampler", Reason(f"{type(vstate).__name__} is no MCState, and has no sampler", ReasonKind.STATE)
+        )
     sampler = vstate.sampler
     if not (isinstance(sampler, MetropolisSampler) or is_netkets(sampler)):
-        reason = "isn't exactly one of the Metropolis samplers of NetKet or of fk.sampler"
-        return Plan.netkets("sampler", f"{type(sampler).__name__} {reason}")
+        text = f"{type(sampler).__name__} isn't exactly one of the Metropolis samplers of NetKet or of fk.sampler"
+        return Plan.netkets("sampler", Reason(text, ReasonKind.SAMPLER))
     found = plan(sampler, *sampled_model_of(vstate), vstate.chain_length)
     if not is_netkets(sampler) or patching.is_enabled():
         return found
     keeps_limits = isinstance(sampler.rule, SiteExchangeRule) and not own_constraints(sampler.hilbert)
     stays = sectors(sampler.hilbert)[1] or keeps_limits
     leaves = "" if stays else ", whose moves may lead out of the Hilbert space"
-    reason = f"the sampler is NetKet's{leaves}: call fk.enable(), or take the one of fk.sampler"
+    text = f"the sampler is NetKet's{leaves}: call fk.enable(), or take the one of fk.sampler"
+    reason = Reason(text, ReasonKind.NOT_ENABLED)
     reasons = found.reasons if found.is_netkets else []
     return Plan.netkets("sampler", *(reasons if reasons and not leaves else [*reasons, reason]))

@@ -8,6 +8,7 @@ import numpy as np
 from netket.sampler import MetropolisSamplerState
 from netket.sampler.rules import FermionHopRule, LocalRule
 
+from ferroket._compat.signatures import with_arguments_of
 from ferroket.ansatz.determinants import WithPrimitives
 from ferroket.operator import accelerate
 from ferroket.operator.algebra.accelerated import Accelerated
@@ -17,6 +18,7 @@ from ferroket.sampler.rules import SiteExchangeRule
 from ferroket.sampler.transition_rules import leaves_constraint
 
 
+@with_arguments_of(nk.sampler.MetropolisSampler)
 class MetropolisSampler(nk.sampler.MetropolisSampler):
     """NetKet's sampler, whose chains run in Rust where :func:`ferroket.sampler.explain` says so.
 
@@ -76,6 +78,7 @@ class MetropolisSampler(nk.sampler.MetropolisSampler):
         return chains.sample_next(netkets, self, machine, parameters, state)
 
 
+@with_arguments_of(MetropolisSampler)
 def MetropolisLocal(hilbert: Any, **kwargs: Any) -> MetropolisSampler:
     """Flips one site: as :func:`netket.sampler.MetropolisLocal`, in Rust where possible.
 
@@ -86,6 +89,7 @@ def MetropolisLocal(hilbert: Any, **kwargs: Any) -> MetropolisSampler:
     return MetropolisSampler(hilbert, LocalRule(), **kwargs)
 
 
+@with_arguments_of(MetropolisSampler)
 def MetropolisExchange(
     hilbert: Any, *, clusters: Any = None, graph: Any = None, d_max: int = 1, probabilities: Any = None, **kwargs: Any
 ) -> MetropolisSampler:
@@ -106,6 +110,7 @@ def MetropolisExchange(
     return MetropolisSampler(hilbert, nk.sampler.MetropolisExchange(hilbert, **of_rule).rule, **kwargs)
 
 
+@with_arguments_of(MetropolisSampler)
 def MetropolisFermionHop(
     hilbert: Any,
     *,
@@ -131,6 +136,7 @@ def MetropolisFermionHop(
     return MetropolisSampler(hilbert, rule, dtype=dtype, **kwargs)
 
 
+@with_arguments_of(MetropolisSampler)
 def MetropolisSiteExchange(
     hilbert: Any,
     *,
@@ -156,6 +162,7 @@ def MetropolisSiteExchange(
     return MetropolisSampler(hilbert, rule, dtype=dtype, **kwargs)
 
 
+@with_arguments_of(MetropolisSampler)
 def MetropolisHamiltonian(hilbert: Any, hamiltonian: Any, **kwargs: Any) -> MetropolisSampler:
     """Goes to a connected configuration: as :func:`netket.sampler.MetropolisHamiltonian`, in Rust where possible.
 

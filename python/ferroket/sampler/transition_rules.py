@@ -15,9 +15,8 @@ from ferroket.ffi import Attribute, ExchangeArguments, SwapArguments
 from ferroket.operator.algebra.sectors import Sector, SiteLimit, own_constraints, sectors, site_limits
 from ferroket.operator.cache import accelerated
 from ferroket.operator.compiled import Matrices, Terms, local_states
+from ferroket.reasons import OWN_CONSTRAINT, Reason, ReasonKind
 from ferroket.sampler.rules import SiteExchangeRule
-
-OWN_CONSTRAINT = "the Hilbert space has a constraint of its own, which the kernels don't know"
 
 MATRICES = "matrices"
 """The attribute of the Hamiltonian rule that says that its operator is a sum of matrices: around networks alone."""
@@ -53,7 +52,7 @@ class KernelRule:
         return _by_site(clusters, weights, n_sites)
 
 
-def kernel_rule(rule: Any, hilbert: Any) -> KernelRule | str:
+def kernel_rule(rule: Any, hilbert: Any) -> KernelRule | Reason:
     """A rule as the kernels take it, or why they don't, as the end of a sentence.
 
     Only rules that keep to the sums that the Hilbert space fixes are taken, and to the limits of its sites.
@@ -66,15 +65,13 @@ def kernel_rule(rule: Any, hilbert: Any) -> KernelRule | str:
         return _exchange(rule, hilbert)
     if isinstance(rule, HamiltonianRule):
         return _hamiltonian(rule, hilbert)
-    return (
-        "there are kernels for the local, the exchange, the site exchange and the Hamiltonian rule, and this is "
-        f"{type(rule).__name__}"
-    )
+    text = "there are kernels for the local, the exchange, the site exchange and the Hamiltonian rule, and this is "
+    return Reason(f"{text}{type(rule).__name__}", ReasonKind.TRANSITION_RULE)
 
 
-def _exchange(rule: Any, hilbert: Any) -> KernelRule | str:
+def _exchange(rule: Any, hilbert: Any) -> KernelRule | Reason:
     if len(local_states(hilbert).sizes) > 1:
-        return "the sites that are exchanged may have different local states"
+        return Reason("the sites that are exchanged may have different local states", ReasonKind.LOCAL_STATES)
     weights = getattr(rule, "probabilities", None)  # NetKet has them since 3.22
     if site_limits(hilbert):
         return _within_limits(rule.clusters, weights, hilbert)
@@ -84,12 +81,13 @@ def _exchange(rule: Any, hilbert: Any) -> KernelRule | str:
     return _not_conserved(rule.clusters, hilbert) or KernelRule("exchange", (clusters, weights), kept=kept)
 
 
-def _within_limits(clusters: Any, weights: Any, hilbert: Any) -> KernelRule | str:
+def _within_limits(clusters: Any, weights: Any, hilbert: Any) -> KernelRule | Reason:
     """Exchanges of clusters in a space whose sites have limits: those that lead out are never proposed."""
     if weights is not None:
-        return "clusters with probabilities are exchanged in a space that limits the occupations of its sites"
+        text = "clusters with probabilities are exchanged in a space that limits the occupations of its sites"
+        return Reason(text, ReasonKind.TRANSITION_RULE)
     if isinstance(clusters, jax.core.Tracer):
-        return "the clusters are traced, and can't be compared with the limits of the sites"
+        return Reason("the clusters are traced, and can't be compared with the limits of the sites", ReasonKind.TRACED)
     pairs = np.asarray(clusters).reshape(-1, 2)
     swaps = tuple(((a, b),) for a, b in pairs[pairs[:, 0] != pairs[:, 1]].tolist())
     return _not_conserved(clusters, hilbert) or _swap(swaps, (), 0.0, hilbert)
@@ -137,17 +135,18 @@ def _by_site(clusters: jax.Array, weights: jax.Array, n_sites: int) -> ExchangeA
     return ExchangeArguments(clusters, weights, first, jnp.stack([number, others], axis=1)[order])
 
 
-def _hamiltonian(rule: Any, hilbert: Any) -> KernelRule | str:
+def _hamiltonian(rule: Any, hilbert: Any) -> KernelRule | Reason:
     if own_constraints(hilbert):
         return OWN_CONSTRAINT
     if rule.operator.hilbert != hilbert:
-        return "the rule's operator acts on another Hilbert space"
+        return Reason("the rule's operator acts on another Hilbert space", ReasonKind.HILBERT_SPACE)
     operator = accelerated(rule.operator)
     if operator is None:
-        return f"{type(rule.operator).__name__} can't be accelerated"
+        return Reason(f"{type(rule.operator).__name__} can't be accelerated", ReasonKind.OPERATOR)
     form = operator._form
     if not isinstance(form, Terms | Matrices):
-        return "the rule's operator is neither a sum of non-branching terms nor of matrices on a few sites"
+        text = "the rule's operator is neither a sum of non-branching terms nor of matrices on a few sites"
+        return Reason(text, ReasonKind.OPERATOR_FORM)
     arrays = tuple(map(jnp.asarray, form.with_weights().tables.of_rule()))
     return KernelRule("hamiltonian", arrays, (("diagonal", form.diagonal), (MATRICES, isinstance(form, Matrices))))
 
@@ -184,20 +183,23 @@ def _orbitals_and_spins(hilbert: Any) -> tuple[int, int] | None:
     return hilbert.n_orbitals, hilbert.n_spin_subsectors
 
 
-def _constrained(hilbert: Any) -> str | None:
+def _constrained(hilbert: Any) -> Reason | None:
     if sectors(hilbert)[0] or site_limits(hilbert):
-        return "the Hilbert space has a constraint that a change of one site breaks"
+        text = "the Hilbert space has a constraint that a change of one site breaks"
+        return Reason(text, ReasonKind.TRANSITION_RULE)
     return None
 
 
-def _not_conserved(clusters: Any, hilbert: Any) -> str | None:
+def _not_conserved(clusters: Any, hilbert: Any) -> Reason | None:
     conserved, _ = sectors(hilbert)
     if all(len(sector.sites) == hilbert.size for sector in conserved):
         return None
     if isinstance(clusters, jax.core.Tracer):
-        return "the clusters are traced, and can't be compared with the sums of sites that the Hilbert space fixes"
+        text = "the clusters are traced, and can't be compared with the sums of sites that the Hilbert space fixes"
+        return Reason(text, ReasonKind.TRACED)
     if _crossing(np.asarray(clusters), conserved, hilbert.size) is not None:
-        return "a cluster has one site inside and one outside of a sum that the Hilbert space fixes"
+        text = "a cluster has one site inside and one outside of a sum that the Hilbert space fixes"
+        return Reason(text, ReasonKind.TRANSITION_RULE)
     return None
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import netket as nk
 import numpy as np
 
-from ferroket import acceleration, local_energy, natural_gradient, sampler
+from ferroket import acceleration
 from ferroket.operator import FermiHubbard
 
 N_SAMPLES = 16
@@ -136,18 +136,8 @@ def vmc_sr(operator: Any, state: Any, **settings: Any) -> Any:
     return nk.driver.VMC_SR(operator, nk.optimizer.Sgd(0.1), variational_state=state, **settings)
 
 
-_PARTS: tuple[Any, ...] = (local_energy, sampler, natural_gradient)
-
-
 @contextlib.contextmanager
 def netkets_classes() -> Iterator[None]:
     """With ``fk.enable()``, so that the tables are of NetKet's own classes, and without what NetKet says meanwhile."""
-    was_enabled = [part.is_enabled() for part in _PARTS]
-    with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
-        acceleration.enable()
-        try:
-            yield
-        finally:
-            for part, was in zip(_PARTS, was_enabled, strict=True):
-                if not was:
-                    part.disable()
+    with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()), acceleration.enable():
+        yield

@@ -1,5 +1,6 @@
 """Plans in a few words, for the cells of tables. The page of the documents says what they mean."""
 
+from ferroket.natural_gradient.explanation import BY_XLA
 from ferroket.network import Plan
 
 
@@ -32,8 +33,8 @@ def of_update(plan: Plan) -> str:
     # Biases and the like are small whatever their form is.
     layers = [layer for layer in plan.layers if len(layer.shape) > 1] or plan.layers
     forms = sorted({layer.form.removeprefix("rows of ") for layer in layers})
-    by_xla = plan.derivatives.removeprefix("XLA differentiates it: ")
-    where = "in Rust" if by_xla == plan.derivatives else f"by XLA: {by_xla}"
+    why = [reason.removeprefix(BY_XLA) for reason in plan.reasons if reason.startswith(BY_XLA)]
+    where = f"{plan.derivatives.removeprefix('differentiated ')}: {why[0]}" if why else "in Rust"
     return f"{' and '.join(forms)}, derivatives {where}"
 
 

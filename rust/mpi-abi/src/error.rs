@@ -10,7 +10,7 @@ use crate::library::Attempt;
 pub enum Error {
     /// No library could be opened at any of the places where one may be.
     #[error(
-        "no MPI library was found. Install one beside this package, `pip install 'ferroket[mpich]'`, or name \
+        "no MPI library was found. Install one beside this package, `pip install mpich`, or name \
          yours in FERROKET_LIBMPI=/path/to/libmpi.so. Tried: {}", list(.tried)
     )]
     NotFound {

@@ -9,6 +9,7 @@ import numpy as np
 from ferroket.network.reader import Operand, Reader, Rule, UnreadableError, Value, real_dtype
 from ferroket.network.rules import complex_numbers
 from ferroket.network.rules.complex_numbers import padded
+from ferroket.reasons import ReasonKind
 
 _OF_REALS = (
     *("max", "min", "lt", "le", "gt", "ge", "and", "or", "atan2", "sign", "not", "is_finite", "rsqrt"),
@@ -175,11 +176,11 @@ def _convert(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequence[Va
         return [Value(value.shape, (reader.expressions.of("ne", value.parts[0], zero),))]
     if jnp.issubdtype(after, jnp.complexfloating):
         if real_dtype(after) != reader.dtype:
-            raise UnreadableError(f"it has numbers of {after} among those of {reader.dtype}")
+            raise UnreadableError(f"it has numbers of {after} among those of {reader.dtype}", ReasonKind.DTYPE)
         parts = value.parts if len(value.parts) > 1 else (*value.parts, reader.expressions.number(0))
         return [Value(value.shape, parts)]
     if jnp.issubdtype(after, jnp.floating) and after != reader.dtype:
-        raise UnreadableError(f"it has numbers of {after} among those of {reader.dtype}")
+        raise UnreadableError(f"it has numbers of {after} among those of {reader.dtype}", ReasonKind.DTYPE)
     if jnp.issubdtype(after, jnp.integer) and jnp.issubdtype(before, jnp.inexact):
         raise UnreadableError("it makes integers of numbers")
     if jnp.issubdtype(after, jnp.unsignedinteger) and before != np.bool_:

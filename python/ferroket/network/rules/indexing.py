@@ -12,6 +12,7 @@ from ferroket.network.numbers import Expression
 from ferroket.network.program import Contract, Put, Rows, Table, Take
 from ferroket.network.reader import Constant, Operand, Reader, UnreadableError, Value
 from ferroket.network.rules.complex_numbers import padded
+from ferroket.reasons import ReasonKind
 
 _MOST = 1 << 22
 """More places aren't looked at."""
@@ -212,7 +213,8 @@ class _Index:
     def check(self, choices: int, size: int) -> None:
         """Raises an :class:`UnreadableError` if so many elements have too many places each."""
         if choices * size > _MOST:
-            raise UnreadableError(f"{size} of its elements may be at {choices} places each: too many to be listed")
+            text = f"{size} of its elements may be at {choices} places each: too many to be listed"
+            raise UnreadableError(text, ReasonKind.TOO_LARGE)
 
     def table(self, choices: int, evaluate: Callable[[Any], Any], order: Sequence[int]) -> np.ndarray:
         """What a function of indices gives if all are one choice: ``(R, choices, ·)``, with its axes in this order."""
