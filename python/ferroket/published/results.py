@@ -192,4 +192,14 @@ RESULTS: dict[str, Result] = {
         bar=-0.71,
         short_bar=-0.62,
     ),
+    "ising-quench-36": Result(
+        "Ising, square 6×6, from all spins along x to h = 6.088",
+        "RBM α = 4, translations",
+        "ising_quench",
+        "infidelity at t = 1",
+        1.0,
+        (Reference("exact", 0.0, "evolution of the state in the script"),),
+        bar=1e-3,
+        short_bar=1e-3,
+    ),
 }

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +79,7 @@ class Run:
             distributed.print_once(f"{checkpoint.name}: {driver.step_count} steps have been made")
         self._samples = driver.state.n_samples
         while driver.step_count < steps:
-            if distributed.broadcast(time.monotonic() > self._deadline):
-                distributed.print_once(f"stopped after {driver.step_count} steps: the same command goes on")
-                raise SystemExit
+            self._stop_if_late(f"after {driver.step_count} steps")
             self._advance(driver, min(save_every, steps - driver.step_count), recorded)
             distributed.save(checkpoint, {"driver": driver, "log": self._log.to_json()})
             self._write()
@@ -100,6 +98,46 @@ class Run:
             f"{self._log.total_core_hours:.3f} core-hours",
             flush=True,
         )
+
+    def evolve(self, state: Any, driver_of: Callable[[Any, int], Any], steps: int, *, save_every: int = 10) -> Any:
+        """Runs a driver of dynamics, from the last checkpoint, if there is one.
+
+        Args:
+            state: The state at first.
+            driver_of: ``driver_of(state, made)`` gives NetKet's ``TDVP``, or one like it, after so many steps. They
+                have the same length, and remember nothing of those before.
+            steps: How many steps it has made at the end, earlier runs included.
+            save_every: After how many steps there is a checkpoint.
+
+        Returns:
+            The state at the end: another one than was given, where there was a checkpoint.
+
+        Raises:
+            SystemExit: ``--minutes`` are over before the last step.
+        """
+        checkpoint, made = Path(f"{self._file}.mpack"), 0
+        if distributed.broadcast(checkpoint.exists()):
+            found = distributed.load(checkpoint, like={"state": state, "made": np.array(0), "log": ""})
+            state, made, self._log = found["state"], int(found["made"]), Log.from_json(found["log"])
+            distributed.print_once(f"{checkpoint.name}: {made} steps have been made")
+        self._samples = state.n_samples
+        driver = driver_of(state, made)
+        while made < steps:
+            self._stop_if_late(f"after {made} steps")
+            begin, count = time.perf_counter(), min(save_every, steps - made)
+            # Whole steps are made until this time is over: not a multiple of their length, which rounding may miss.
+            driver.run((count - 0.5) * driver.dt, show_progress=False)
+            made += count
+            self._add({}, time.perf_counter() - begin, count, recorded=False)
+            distributed.print_once(f"t = {driver.t:.6g}, {self._log.total_core_hours:.3f} core-hours", flush=True)
+            distributed.save(checkpoint, {"state": state, "made": np.array(made), "log": self._log.to_json()})
+            self._write()
+        return state
+
+    def _stop_if_late(self, where: str) -> None:
+        if distributed.broadcast(time.monotonic() > self._deadline):
+            distributed.print_once(f"stopped {where}: the same command goes on")
+            raise SystemExit
 
     def conclude_energy(
         self, state: Any, hamiltonian: Any, n_samples: int, *, lanczos_steps: int = 0, **facts: Any

@@ -1,0 +1,1 @@
+../../../../examples/published/ising_quench.py
