@@ -1,11 +1,9 @@
 """The documents keep up with the code: all blocks run, and variables and options are those that exist."""
 
 import ast
-import json
 import math
 import os
 import re
-import sys
 import tomllib
 from dataclasses import replace
 from importlib.metadata import version
@@ -18,15 +16,15 @@ import pytest
 from packaging.version import Version
 from typer.main import get_command
 
-from blocks import blocks, comments
+from blocks import TUTORIALS, assert_blocks_run, blocks, comments
 from ferroket.cli import app
 from ferroket.distributed.info import single_process
-from mpi import environment, mpirun, run_command, run_ranks
+from mpi import mpirun, run_ranks
 from shell import check, make_home, run
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), *TUTORIALS]
 VARIABLES = ROOT / "docs" / "variables.md"
 EXAMPLES = ROOT / "docs" / "examples.md"
 BENCHMARKS = ROOT / "docs" / "benchmarks.md"
@@ -78,18 +76,14 @@ def test_shell_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.quick("README.md")
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], **BY_NAME)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page, "python") and page not in TUTORIALS], **BY_NAME
+)
 def test_python_blocks_run_and_say_what_comes_out(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if Version(version("netket")) < Version(NETKET.get(page.name, "0")):
         pytest.skip(f"its blocks are for NetKet {NETKET[page.name]}")
     monkeypatch.chdir(tmp_path)
-    job = run_command([sys.executable, ROOT / "tests" / "blocks.py", page], environment(), 120)
-    assert job.returncode == 0, job.stdout + job.stderr
-    found = [json.loads(result) for result in re.findall("^RESULT (.*)$", job.stdout, re.MULTILINE)]
-    said = [said for block in blocks(page, "python") for _, said in comments(block) if said]
-    assert [result[2] for result in found] == said
-    for expression, value, comment in found:
-        assert value == comment, f"{expression} is {value}, and not {comment}"
+    assert_blocks_run(page, 120)
 
 
 @pytest.mark.mpi
