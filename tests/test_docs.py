@@ -235,9 +235,9 @@ def test_pages_name_the_versions_that_a_clone_needs() -> None:
 
 @pytest.mark.parametrize("file", [*PAGES, *sorted((ROOT / "examples").glob("*.py"))], **BY_NAME)
 def test_scripts_make_updates_and_samples_as_ferroket_does(file: Path) -> None:
-    """NetKet's driver is replaced by ``fk.enable()`` only, and a local rule leaves the sector of a magnetisation."""
+    """NetKet's driver is replaced when Ferroket is enabled only; a local rule leaves the sector of a magnetisation."""
     code = file.read_text() if file.suffix == ".py" else "\n".join(blocks(file, "python"))
-    assert "nk.driver.VMC_SR(" not in code or "fk.enable()" in code
+    assert "nk.driver.VMC_SR(" not in code or "fk.enable()" in code or "ferroket run" in code
     assert "MetropolisLocal(" not in code.partition("total_sz")[2]
 
 
@@ -286,7 +286,7 @@ def test_commands_and_their_options_exist(page: Path) -> None:
         while rest and rest[0] in getattr(command, "commands", {}):
             command = command.commands[rest.pop(0)]  # type: ignore[attr-defined]
         assert not getattr(command, "commands", {}) or not rest or rest[0].startswith(("-", "...")), f"ferroket {words}"
-        known = {option for parameter in command.params for option in parameter.opts}
+        known = {option for parameter in command.params for option in [*parameter.opts, *parameter.secondary_opts]}
         assert {word for word in rest if word.startswith("-")} <= known, f"ferroket {words}"
 
 
