@@ -239,7 +239,7 @@ format: $(VENV)/.tools ## Format Python and Rust, and mend what ruff can
 .PHONY: docs
 docs: $(VENV)/.package $(VENV)/.docs ## The documentation, in target/docs; a warning is an error
 	@echo "== docs"
-	$(BIN)/sphinx-build -W --keep-going --fresh-env -q -b html -d target/doctrees docs target/docs
+	PATH="$(BIN):$$PATH" $(BIN)/sphinx-build -W --keep-going --fresh-env -q -b html -d target/doctrees docs target/docs
 	@echo "file://$(CURDIR)/target/docs/index.html"
 
 .PHONY: wheel

@@ -1,9 +1,12 @@
 """How Sphinx builds these pages: `make docs`."""
 
 import logging
+import os
 import re
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -13,7 +16,7 @@ from ferroket import __version__ as release
 project = "Ferroket"
 author = "the Ferroket developers"
 extensions = [
-    "myst_parser",
+    "myst_nb",
     *(f"sphinx.ext.{name}" for name in ("autodoc", "intersphinx", "napoleon", "viewcode")),
     "sphinx_copybutton",
 ]
@@ -31,6 +34,19 @@ intersphinx_timeout = 5  # seconds
 # Pages are read on GitHub too: a link to a heading is page.md#the-heading, as there.
 myst_heading_anchors = 3
 myst_enable_extensions = ["alert"]  # > [!NOTE], as there
+
+# The pages in tutorials/ are notebooks, which say so in their first lines. Each build runs all of them, in a temporary
+# folder in this clone, since what they print depends on more than their text. The other pages have no cells.
+nb_execution_mode = "force"
+nb_execution_in_temp = True
+nb_execution_timeout = 300  # seconds for one cell
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+nb_output_stderr = "remove"  # progress bars
+tempfile.tempdir = str(Path(__file__).parents[1] / "target" / "notebooks")
+Path(tempfile.tempdir).mkdir(parents=True, exist_ok=True)
+os.environ["MATPLOTLIBRC"] = str(Path(__file__).parent / "matplotlibrc")
+os.environ["NETKET_NO_TIPS"] = "1"
 
 strip_signature_backslash = True  # or `jax_` in "Args:" loses its underscore
 autodoc_typehints_format = "short"

@@ -1,11 +1,9 @@
 """The documents keep up with the code: all blocks run, and variables and options are those that exist."""
 
 import ast
-import json
 import math
 import os
 import re
-import sys
 import tomllib
 from dataclasses import replace
 from importlib.metadata import version
@@ -20,13 +18,13 @@ from typer.main import get_command
 
 from ferroket.cli import app
 from ferroket.distributed.info import single_process
-from support.code_blocks import blocks, comments
-from support.mpi import environment, mpirun, run_command, run_ranks
+from support.code_blocks import TUTORIALS, assert_blocks_run, blocks, comments
+from support.mpi import mpirun, run_ranks
 from support.shell_scripts import check, make_home, run
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), *TUTORIALS]
 VARIABLES = ROOT / "docs" / "variables.md"
 EXAMPLES = ROOT / "docs" / "examples.md"
 BENCHMARKS = ROOT / "docs" / "benchmarks.md"
@@ -78,18 +76,14 @@ def test_shell_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.quick("README.md")
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], **BY_NAME)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page, "python") and page not in TUTORIALS], **BY_NAME
+)
 def test_python_blocks_run_and_say_what_comes_out(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if Version(version("netket")) < Version(NETKET.get(page.name, "0")):
         pytest.skip(f"its blocks are for NetKet {NETKET[page.name]}")
     monkeypatch.chdir(tmp_path)
-    job = run_command([sys.executable, ROOT / "tests" / "support" / "code_blocks.py", page], environment(), 120)
-    assert job.returncode == 0, job.stdout + job.stderr
-    found = [json.loads(result) for result in re.findall("^RESULT (.*)$", job.stdout, re.MULTILINE)]
-    said = [said for block in blocks(page, "python") for _, said in comments(block) if said]
-    assert [result[2] for result in found] == said
-    for expression, value, comment in found:
-        assert value == comment, f"{expression} is {value}, and not {comment}"
+    assert_blocks_run(page, 120)
 
 
 @pytest.mark.mpi
@@ -241,9 +235,9 @@ def test_pages_name_the_versions_that_a_clone_needs() -> None:
 
 @pytest.mark.parametrize("file", [*PAGES, *sorted((ROOT / "examples").glob("*.py"))], **BY_NAME)
 def test_scripts_make_updates_and_samples_as_ferroket_does(file: Path) -> None:
-    """NetKet's driver is replaced by ``fk.enable()`` only, and a local rule leaves the sector of a magnetisation."""
+    """NetKet's driver is replaced when Ferroket is enabled only; a local rule leaves the sector of a magnetisation."""
     code = file.read_text() if file.suffix == ".py" else "\n".join(blocks(file, "python"))
-    assert "nk.driver.VMC_SR(" not in code or "fk.enable()" in code
+    assert "nk.driver.VMC_SR(" not in code or "fk.enable()" in code or "ferroket run" in code
     assert "MetropolisLocal(" not in code.partition("total_sz")[2]
 
 
@@ -292,7 +286,7 @@ def test_commands_and_their_options_exist(page: Path) -> None:
         while rest and rest[0] in getattr(command, "commands", {}):
             command = command.commands[rest.pop(0)]  # type: ignore[attr-defined]
         assert not getattr(command, "commands", {}) or not rest or rest[0].startswith(("-", "...")), f"ferroket {words}"
-        known = {option for parameter in command.params for option in parameter.opts}
+        known = {option for parameter in command.params for option in [*parameter.opts, *parameter.secondary_opts]}
         assert {word for word in rest if word.startswith("-")} <= known, f"ferroket {words}"
 
 
