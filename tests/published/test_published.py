@@ -3,9 +3,11 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import netket as nk
+import netket.experimental as nkx
 import numpy as np
 import pytest
 
@@ -51,6 +53,33 @@ def test_a_run_that_stops_and_goes_on_makes_the_steps_of_one_that_does_not(tmp_p
     assert [segment["steps"] for segment in log["segments"]] == [5, 7]
     assert log["final"]["parameters"] == second.state.n_parameters
     assert log["final"]["value"] == float(second.state.expect(second._ham).mean.real)
+
+
+def test_dynamics_go_on_where_they_stopped(tmp_path: Path) -> None:
+    """Steps of a hundredth, whose times aren't exact: as many as are wanted, and no more."""
+    hilbert = nk.hilbert.Spin(0.5, 6)
+    hamiltonian = fk.operator.Ising(hilbert, nk.graph.Chain(6), h=1.0, J=-1.0)
+
+    def tdvp(state: nk.vqs.MCState, made: int) -> nkx.driver.TDVP:
+        tensor = fk.optimizer.qgt.quantum_geometric_tensor(holomorphic=True, diag_shift=1e-3)
+        solver = nkx.dynamics.Heun(dt=0.01)
+        return nkx.driver.TDVP(hamiltonian, variational_state=state, ode_solver=solver, t0=0.01 * made, qgt=tensor)
+
+    def evolve(folder: str, steps: int, save_every: int) -> Any:
+        sampler = fk.sampler.MetropolisLocal(hilbert, n_chains=16)
+        state = nk.vqs.MCState(sampler, nk.models.RBM(param_dtype=complex), n_samples=128, seed=1, sampler_seed=2)
+        return Run(NAME, arguments=["--folder", str(tmp_path / folder)]).evolve(
+            state, tdvp, steps, save_every=save_every
+        )
+
+    whole = evolve("whole", 12, 12)
+    evolve("parts", 5, 1)
+    parts = evolve("parts", 12, 4)
+    for found, expected in zip(jax.tree.leaves(parts.parameters), jax.tree.leaves(whole.parameters), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    log = json.loads((tmp_path / "parts" / f"{NAME}.json").read_text())
+    assert [segment["steps"] for segment in log["segments"]] == [5, 7]
+    assert log["values"] == []
 
 
 GO_ON = """
@@ -163,7 +192,7 @@ def check_short_run(name: str, ranks: int, folder: Path) -> float:
 @pytest.mark.mpi
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
-    "name", ["ising-chain-32", "heisenberg-square-100-rbm-1", "hubbard-square-16", "j1-j2-square-36"]
+    "name", ["ising-chain-32", "heisenberg-square-100-rbm-1", "hubbard-square-16", "j1-j2-square-36", "ising-quench-36"]
 )
 def test_short_runs(name: str, tmp_path: Path) -> None:
     """On one rank and on two: the same energy."""
@@ -174,7 +203,8 @@ def test_short_runs(name: str, tmp_path: Path) -> None:
 @pytest.mark.mpi
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
-    ("name", "recorded", "made"), [("heisenberg-square-100-deep", 3, 23), ("heisenberg-triangular-36", 62, 62)]
+    ("name", "recorded", "made"),
+    [("heisenberg-square-100-deep", 3, 23), ("heisenberg-triangular-36", 62, 62), ("hubbard-cylinder-64", 64, 64)],
 )
 def test_short_runs_with_stages(name: str, recorded: int, made: int, tmp_path: Path) -> None:
     """Energies of a smaller system that comes first aren't in the log, and its cost is."""

@@ -136,7 +136,7 @@ def draw(picture: Path, logs: Path) -> None:
     Raises:
         ModuleNotFoundError: matplotlib isn't installed.
     """
-    runs = read_logs(logs)
+    runs = {name: log for name, log in read_logs(logs).items() if log["values"]}  # dynamics have no energies
     columns = 3
     rows = -(-len(runs) // columns)
     figure = figure_of(4 * columns, 3 * rows)
