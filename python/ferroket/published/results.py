@@ -194,7 +194,7 @@ RESULTS: dict[str, Result] = {
     ),
     "ising-quench-36": Result(
         "Ising, square 6×6, from all spins along x to h = 6.088",
-        "RBM α = 4, translations",
+        "RBM α = 8, translations",
         "ising_quench",
         "infidelity at t = 1",
         1.0,
