@@ -24,8 +24,8 @@ from ferroket.ansatz.verification import TRACED, Subject, are_traced, cached_ans
 from ferroket.ffi import Chains, Layer, chain_proposals
 from ferroket.network import Structure, structure
 from ferroket.operator import compiled
-from ferroket.operator.algebra.sectors import own_constraints
-from ferroket.operator.compiled import Constraints, LocalStates, allowed
+from ferroket.operator.compiled import LocalStates
+from ferroket.operator.constraints.hilbert import Constraints, allowed, user_constraints
 from ferroket.reasons import Reason
 
 Carry = tuple[Chains, jax.Array, jax.Array, jax.Array]
@@ -68,7 +68,7 @@ def samples(
     rule = sampler.rule
     sites = compiled.local_states(sampler.hilbert)
     first, step = (values.astype(state.σ.dtype) for values in first_and_step(sites, float))
-    constraints = own_constraints(sampler.hilbert)
+    constraints = user_constraints(sampler.hilbert)
     network = _Network(machine.apply, sampler.chunk_size, constraints, updates)
     counts = {"length": length, "n_log_probs": n_log_probs, "kept": rule.kept, "n_speculative": n_speculative}
     attributes = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
@@ -125,7 +125,7 @@ def subject_of(sampler: Any, machine: Any) -> Subject:
 
 def _found_in(subject: Subject, parameters: Any) -> Structure:
     variables, x = shapes_of(parameters), subject.like_one()
-    network = _Network(subject.log_psi, None, own_constraints(subject.hilbert), True)
+    network = _Network(subject.log_psi, None, user_constraints(subject.hilbert), True)
     log_psi = jax.eval_shape(subject.log_psi, variables, jax.ShapeDtypeStruct((1, *x.shape), x.dtype))
     return network.structure(variables, x, _dtype(log_psi.dtype))
 

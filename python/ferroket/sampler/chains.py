@@ -13,10 +13,10 @@ from ferroket.ansatz import Ansatz, registry
 from ferroket.ansatz.verification import mixes_samples
 from ferroket.network import Plan
 from ferroket.operator import compiled
-from ferroket.operator.algebra.sectors import own_constraints
-from ferroket.reasons import OWN_CONSTRAINT, Reason, ReasonKind
+from ferroket.operator.constraints.hilbert import user_constraints
+from ferroket.reasons import USER_CONSTRAINT, Reason, ReasonKind
 from ferroket.sampler import any_network, known_model
-from ferroket.sampler.confined import confined
+from ferroket.sampler.constrained import constrained
 from ferroket.sampler.groups import in_groups
 from ferroket.sampler.lookahead import Search, search
 from ferroket.sampler.transition_rules import MATRICES, kernel_rule
@@ -46,7 +46,7 @@ def plan(sampler: Any, machine: Any, parameters: Any, chain_length: int = 1) -> 
         text = "the rule's operator isn't a sum of non-branching terms"
         reasons = [Reason(text, ReasonKind.OPERATOR_FORM), *reasons]
     if is_constrained:
-        reasons = [OWN_CONSTRAINT, *reasons]
+        reasons = [USER_CONSTRAINT, *reasons]
     if known is not None and not reasons:
         kernel = f"the {rule.name} rule, with amplitude ratios of {known.name}"
         return Plan("chains in Rust", kernel, known=known, moves=rule)
@@ -62,7 +62,7 @@ def plan(sampler: Any, machine: Any, parameters: Any, chain_length: int = 1) -> 
 @functools.lru_cache(maxsize=256)
 def _of_hilbert(hilbert: Any) -> tuple[bool, bool]:
     """Whether each site has two local states, and whether there is a constraint of the user's own."""
-    return set(compiled.local_states(hilbert).sizes) == {_STATES}, bool(own_constraints(hilbert))
+    return set(compiled.local_states(hilbert).sizes) == {_STATES}, bool(user_constraints(hilbert))
 
 
 def sample_chain(
@@ -85,7 +85,7 @@ def sample_chain(
     found = plan(sampler, machine, parameters, chain_length) if chain_length > 0 else Plan.netkets("sampler")
     static = (chain_length, return_log_probabilities)
     if found.is_netkets:
-        return netkets(confined(sampler), machine, parameters, state, *static)
+        return netkets(constrained(sampler), machine, parameters, state, *static)
     expected = (sampler.n_batches, sampler.hilbert.size)
     if state.σ.shape != expected:
         raise ValueError(
@@ -128,7 +128,7 @@ def sample_next(
 ) -> tuple[MetropolisSamplerState, Any]:
     """As ``_sample_next`` of NetKet's sampler: as :func:`sample_chain`."""
     if plan(sampler, machine, parameters).is_netkets:
-        return netkets(confined(sampler), machine, parameters, state)
+        return netkets(constrained(sampler), machine, parameters, state)
     samples, state = sample_chain(netkets, sampler, machine, parameters, state, 1)
     return state, (samples[:, 0], state.log_prob)
 
