@@ -19,7 +19,7 @@ from ferroket.ansatz import determinants
 from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.first_layer import IMMODERATE, FirstLayer, are_moderate
 from ferroket.ansatz.verification import TRACED, Subject, are_traced, cached_answer, mismatch_reason, shapes_of
-from ferroket.ffi import Layer, connected_sums, distinct_rows
+from ferroket.ffi import FirstLayerTables, connected_sums, distinct_rows
 from ferroket.ffi.varying import align
 from ferroket.local_energy.chunks import chunk_size_of
 from ferroket.network import Structure, structure
@@ -36,7 +36,7 @@ _MANY = 4
 """With fewer connected configurations of a sample it takes longer to update a first layer than to compute it."""
 
 LogPsi = Callable[[Any, jax.Array], jax.Array]
-Network = Callable[[jax.Array, jax.Array], jax.Array]
+ConnectedLogPsi = Callable[[jax.Array, jax.Array], jax.Array]
 """Gives ln ψ, ``(n,)``, of configurations ``(n, N)``, each of which is connected with one of the samples, ``(n,)``."""
 
 
@@ -172,7 +172,9 @@ def _as_they_are(x: jax.Array, sample: jax.Array, used: jax.Array) -> tuple[jax.
     return x, sample, place, used
 
 
-def _first_in_chunks(network: Network, x: jax.Array, sample: jax.Array, count: jax.Array, chunk_size: int) -> jax.Array:
+def _first_in_chunks(
+    network: ConnectedLogPsi, x: jax.Array, sample: jax.Array, count: jax.Array, chunk_size: int
+) -> jax.Array:
     """The ln ψ of the first ``count`` configurations, chunk by chunk, and zeros for the others."""
 
     def step(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -186,7 +188,7 @@ def _first_in_chunks(network: Network, x: jax.Array, sample: jax.Array, count: j
     return log_psi
 
 
-def _network(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array, found: "Factors") -> Network:
+def _network(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array, found: "Factors") -> ConnectedLogPsi:
     """The network as local energies ask about it: what can be updated is."""
     beside = found.beside
     if beside is None:
@@ -200,7 +202,9 @@ def _network(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array, fou
     return _on_cpu(updated, lambda x, _: logpsi(variables, x))
 
 
-def _with_first_layer(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array, found: Structure) -> Network:
+def _with_first_layer(
+    logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array, found: Structure
+) -> ConnectedLogPsi:
     """A network whose first layer is updated where that pays, and of which Rust evaluates the rest where it can."""
 
     def whole(x: jax.Array, _: jax.Array) -> jax.Array:
@@ -223,12 +227,12 @@ def _with_first_layer(logpsi: LogPsi, variables: Any, form: Form, samples: jax.A
     return _on_cpu(updated, whole)
 
 
-def _tables(layer: FirstLayer, variables: Any, sites: LocalStates, samples: Any) -> Layer:
+def _tables(layer: FirstLayer, variables: Any, sites: LocalStates, samples: Any) -> FirstLayerTables:
     dtype = jnp.promote_types(jax.eval_shape(layer.sums, variables, _like_one(samples)).dtype, jnp.float32)
     return layer.tables(variables, sites, samples.dtype, dtype)
 
 
-def _on_cpu(network: Network, elsewhere: Network) -> Network:
+def _on_cpu(network: ConnectedLogPsi, elsewhere: ConnectedLogPsi) -> ConnectedLogPsi:
     """One network on CPUs, and another one on other devices."""
 
     def chosen(x: jax.Array, sample: jax.Array) -> jax.Array:

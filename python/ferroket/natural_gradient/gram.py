@@ -15,7 +15,7 @@ from ferroket._compat.sharding import device
 from ferroket.natural_gradient import panels
 from ferroket.natural_gradient.in_chunks import Derivatives, DerivativesInChunks
 from ferroket.natural_gradient.log_derivatives import MEMORY, Factors, LogDerivatives
-from ferroket.natural_gradient.pairs import Pairs
+from ferroket.natural_gradient.pairs import PairDerivatives
 from ferroket.natural_gradient.tiles import completed, hermitian, length_in_rust
 from ferroket.reasons import Reason, ReasonKind
 
@@ -199,7 +199,7 @@ def _by_form(columns: LogDerivatives) -> tuple[list[int], list[int]]:
 
 
 def _of_pairs(rows: LogDerivatives, columns: LogDerivatives) -> list[_Term]:
-    of_tile = partial(Pairs.gram, is_holomorphic=columns.is_holomorphic)
+    of_tile = partial(PairDerivatives.gram, is_holomorphic=columns.is_holomorphic)
     return [(of_tile, rows.pairs[leaf], pairs) for leaf, pairs in columns.pairs.items()]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ferroket.natural_gradient.pairs import Pairs
+from ferroket.natural_gradient.pairs import PairDerivatives
 from ferroket.natural_gradient.structure import Network, Product
 from ferroket.network import LaneFunction, UnreadableError, read_function
 from ferroket.reasons import Reason, ReasonKind
@@ -82,7 +82,7 @@ class LogDerivatives:
     """The rows of all parameters. Each is in one of the dictionaries, by its place among the leaves."""
 
     factors: dict[int, Factors]
-    pairs: dict[int, Pairs]
+    pairs: dict[int, PairDerivatives]
     rows: dict[int, jax.Array]
     """``(Ns, C, *parameter)``."""
     network: Network = field(repr=False)
@@ -263,14 +263,14 @@ def by_xla(
     else:
         operands, deltas, rows = jax.lax.map(one, samples, batch_size=batch)
     found: list[Factors] = []
-    pairs: dict[int, list[Pairs]] = {}
+    pairs: dict[int, list[PairDerivatives]] = {}
     for product, x, delta in zip(products, operands, deltas, strict=True):
         if product.is_of_pairs:
             of_sum = delta.reshape(len(samples), n_components)
             if not is_complex(network.leaves[product.leaf]) or (network.is_sum_over_pairs and n_components == 1):
                 of_sum = of_sum.real  # with which the matrix is real, too
             numbers = x.reshape(len(samples), -1).astype(of_sum.real.dtype)
-            pairs.setdefault(product.leaf, []).append(Pairs(numbers, of_sum))
+            pairs.setdefault(product.leaf, []).append(PairDerivatives(numbers, of_sum))
             continue
         grouped = product.group(x, 1)
         if not grouped.size or not delta.size:  # of no positions: ln ψ doesn't depend on it
@@ -300,7 +300,7 @@ def _collect(
     network: Network,
     is_holomorphic: bool,
     found: Sequence[Factors],
-    pairs: dict[int, list[Pairs]],
+    pairs: dict[int, list[PairDerivatives]],
     rows: dict[int, jax.Array],
     shape: tuple[int, int],
 ) -> LogDerivatives:

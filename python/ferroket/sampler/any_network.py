@@ -21,7 +21,7 @@ from ferroket.ansatz.amplitudes import first_and_step
 from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.first_layer import IMMODERATE, FirstLayer, are_moderate
 from ferroket.ansatz.verification import TRACED, Subject, are_traced, cached_answer, mismatch_reason, shapes_of
-from ferroket.ffi import Chains, Layer, chain_proposals
+from ferroket.ffi import Chains, FirstLayerTables, chain_proposals
 from ferroket.network import Structure, structure
 from ferroket.operator import compiled
 from ferroket.operator.compiled import LocalStates
@@ -69,7 +69,7 @@ def samples(
     sites = compiled.local_states(sampler.hilbert)
     first, step = (values.astype(state.σ.dtype) for values in first_and_step(sites, float))
     constraints = user_constraints(sampler.hilbert)
-    network = _Network(machine.apply, sampler.chunk_size, constraints, updates)
+    network = _NetworkEvaluator(machine.apply, sampler.chunk_size, constraints, updates)
     counts = {"length": length, "n_log_probs": n_log_probs, "kept": rule.kept, "n_speculative": n_speculative}
     attributes = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
     run = functools.partial(_run, network, sites=sites, **counts, **attributes)
@@ -125,7 +125,7 @@ def subject_of(sampler: Any, machine: Any) -> Subject:
 
 def _found_in(subject: Subject, parameters: Any) -> Structure:
     variables, x = shapes_of(parameters), subject.like_one()
-    network = _Network(subject.log_psi, None, user_constraints(subject.hilbert), True)
+    network = _NetworkEvaluator(subject.log_psi, None, user_constraints(subject.hilbert), True)
     log_psi = jax.eval_shape(subject.log_psi, variables, jax.ShapeDtypeStruct((1, *x.shape), x.dtype))
     return network.structure(variables, x, _dtype(log_psi.dtype))
 
@@ -159,7 +159,7 @@ def _dtype(log_psi: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class _Network:
+class _NetworkEvaluator:
     """A network as chains ask about it, on one device."""
 
     apply: Callable[[Any, jax.Array], jax.Array]
@@ -207,7 +207,7 @@ class _Network:
 
 
 def _run(
-    network: _Network,
+    network: _NetworkEvaluator,
     x: jax.Array,
     log_prob: jax.Array,
     numbers: jax.Array,
@@ -232,7 +232,9 @@ def _run(
     found = network.structure(variables, x[0], dtype)
     layer, behind = found.first_layer, found.rest
     if layer is None:
-        tables = Layer(jnp.zeros(0, dtype), jnp.zeros((sites.n_sites, max(sites.sizes, default=1) - 1, 0), dtype))
+        tables = FirstLayerTables(
+            jnp.zeros(0, dtype), jnp.zeros((sites.n_sites, max(sites.sizes, default=1) - 1, 0), dtype)
+        )
     else:
         tables = layer.tables(variables, sites, x.dtype, dtype)
     chains = Chains.starting(index, log_prob.astype(dtype), length, n_log_probs, kept, len(tables.constant))
