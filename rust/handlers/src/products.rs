@@ -12,7 +12,7 @@ use ferroket_kernels::amplitudes::pfaffian::{PfaffianTables, Pfaffians};
 use ferroket_kernels::amplitudes::product::{Factor, WalkingFactor};
 use ferroket_kernels::amplitudes::rbm::{self, Rbm, RbmTables};
 use ferroket_kernels::amplitudes::slater::{Slater, SlaterTables};
-use ferroket_kernels::numbers::{Complexes, Pairs, Reals};
+use ferroket_kernels::numbers::{Complexes, RealPairs, Reals};
 use ferroket_xla_ffi::{AnyBuffer, Arguments, Error, Frame};
 use num_complex::Complex;
 
@@ -71,7 +71,7 @@ impl ProductArguments {
 pub(crate) enum Machine<'a> {
     RealRbm(Rbm<'a, f64, Reals, 1>),
     ComplexRbm(Rbm<'a, f64, Complexes, 2>),
-    PairOfRbms(Rbm<'a, f64, Pairs, 2>),
+    PairOfRbms(Rbm<'a, f64, RealPairs, 2>),
     RealJastrow(jastrow::Amplitudes<'a, f64, Reals, 1>, jastrow::Walker<'a, f64>),
     ComplexJastrow(jastrow::Amplitudes<'a, f64, Complexes, 2>),
     RealDoublonHolon(DoublonHolon<1>),

@@ -50,7 +50,7 @@ impl<R: Ratios> WithSimd for Flips<'_, R> {
         ratios.visit(simd, &samples.concat(), samples.len());
         let last = &samples[samples.len() - 1];
         let opposite: Vec<bool> = sites[1..].iter().map(|&site| last[site] != last[sites[0]]).collect();
-        let mut change = R::Change::default();
+        let mut change = R::SiteChange::default();
         ratios.prepare(simd, &mut change, sites, &opposite);
         let reversed = [last[sites[0]] == 1; RATIOS_PER_BLOCK];
         ratios.ratios(simd, &change, 1, [samples.len() - 1; RATIOS_PER_BLOCK], reversed)[0]

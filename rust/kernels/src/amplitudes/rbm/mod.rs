@@ -200,7 +200,7 @@ const HALF: usize = RATIOS_PER_BLOCK / 2;
 
 impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> {
     type Ratio = A::Factor;
-    type Change = Row<T, A, P>;
+    type SiteChange = Row<T, A, P>;
 
     fn cached(&self) -> usize {
         let of_sample = P * self.machine.tables.units * size_of::<T>();
@@ -297,7 +297,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Amplitudes<'_, T, A, P> {
 mod tests {
     use super::*;
     use crate::amplitudes::testing::{RandomRbm, flipped, log_cosh_of_complex, log_cosh_of_pair, log_cosh_of_real};
-    use crate::numbers::{Complexes, Pairs, Reals, each_level};
+    use crate::numbers::{Complexes, RealPairs, Reals, each_level};
     use crate::sites::Sites;
     use crate::sites::testing::{SPIN, random_samples};
     use proptest::prelude::*;
@@ -374,7 +374,7 @@ mod tests {
             let large = (1 + shape[1]) as f64 * scale.max(1.0);
             compare::<f64, Reals, 1>(rng, shape, scale, 2e-12 * large, log_cosh_of_real);
             compare::<f32, Reals, 1>(rng, shape, scale.min(2.0), 2e-5 * large, log_cosh_of_real);
-            compare::<f64, Pairs, 2>(rng, shape, scale, 2e-12 * large, log_cosh_of_pair);
+            compare::<f64, RealPairs, 2>(rng, shape, scale, 2e-12 * large, log_cosh_of_pair);
             // cosh of a complex number may be near zero.
             compare::<f64, Complexes, 2>(rng, shape, scale.min(0.7), 4e-10 * large, log_cosh_of_complex);
         }

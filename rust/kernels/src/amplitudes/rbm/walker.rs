@@ -323,7 +323,7 @@ mod tests {
         RandomRbm, check_amplitude_ratio, compare_steps, flipped, log_cosh_of_complex, log_cosh_of_pair,
         log_cosh_of_real,
     };
-    use crate::numbers::{Complexes, Pairs, Reals, dispatch, each_level};
+    use crate::numbers::{Complexes, RealPairs, Reals, dispatch, each_level};
     use proptest::prelude::*;
     use pulp::WithSimd;
     use rand::rngs::StdRng;
@@ -354,8 +354,8 @@ mod tests {
             }
             compare!(f64, Reals, 1, scale, double, log_cosh_of_real);
             compare!(f32, Reals, 1, scale.min(2.0), single, log_cosh_of_real);
-            compare!(f64, Pairs, 2, scale, double, log_cosh_of_pair);
-            compare!(f32, Pairs, 2, scale.min(2.0), single, log_cosh_of_pair);
+            compare!(f64, RealPairs, 2, scale, double, log_cosh_of_pair);
+            compare!(f32, RealPairs, 2, scale.min(2.0), single, log_cosh_of_pair);
             // cosh of a complex number may be near zero.
             compare!(f64, Complexes, 2, scale.min(0.7), 2.0 * double, log_cosh_of_complex);
             compare!(f32, Complexes, 2, 0.1, 2.0 * single, log_cosh_of_complex);
