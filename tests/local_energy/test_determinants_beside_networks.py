@@ -17,7 +17,7 @@ from support.variational_states import make_state, netkets_values, values_by
 UNRESTRICTED: dict[str, Any] = {"restricted": False}
 
 
-class Beside(nn.Module):
+class DeterminantsAndNetwork(nn.Module):
     """Determinants, and hidden units in their place, beside them, or of them."""
 
     how: str
@@ -49,7 +49,7 @@ FACTORS = {"difference": 1, "sum": 1, "two": 2, "twice": 2, "also of the other s
 
 
 def model_of(how: str, dtype: Any = float) -> Any:
-    return Beside(how, dtype, BALANCED if how == "also of the other spin" else FERMIONS)
+    return DeterminantsAndNetwork(how, dtype, BALANCED if how == "also of the other spin" else FERMIONS)
 
 
 def test_what_is_a_factor() -> None:

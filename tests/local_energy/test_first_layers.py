@@ -32,7 +32,7 @@ class Embedding(nn.Module):
         return jnp.tanh(nn.Dense(5, param_dtype=float)(y.reshape(len(x), -1))).sum(axis=-1)
 
 
-class Beside(nn.Module):
+class NeedsConfiguration(nn.Module):
     """A network that needs the configuration beside its first layer, and gives a complex number."""
 
     @nn.compact
@@ -48,7 +48,7 @@ NETWORKS = {
     "single": (nk.models.MLP(hidden_dims=(6,), param_dtype=np.float32), 6),
     "convolutions": (models.ResCNN((4, 4)), 64),
     "attention": (models.ViT((4, 4)), 64),
-    "complex, and σ itself": (Beside(), 16),  # the sums are σ
+    "complex, and σ itself": (NeedsConfiguration(), 16),  # the sums are σ
 }
 
 

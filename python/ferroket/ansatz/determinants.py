@@ -76,13 +76,13 @@ def with_primitives(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class WithPrimitives:
-    """What samplers call a machine, evaluated :func:`with_primitives` on each device."""
+    """A model, which samplers call a machine, evaluated :func:`with_primitives` on each device."""
 
-    machine: Any
+    model: Any
 
     def apply(self, variables: Any, x: jax.Array) -> jax.Array:
-        """The logarithm of ψ at configurations ``(n, N)``, as the machine's own ``apply`` gives it."""
-        log_psi: jax.Array = on_each_device(with_primitives(self.machine.apply), (False, True))(variables, x)
+        """The logarithm of ψ at configurations ``(n, N)``, as the model's own ``apply`` gives it."""
+        log_psi: jax.Array = on_each_device(with_primitives(self.model.apply), (False, True))(variables, x)
         return log_psi
 
 

@@ -27,7 +27,7 @@ from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.compiled import Form, LocalStates
 from ferroket.reasons import Reason
 
-_N_TOGETHER = 8
+_CHUNKS_COMPARED = 8
 """Equal configurations among the elements of so many chunks are evaluated once."""
 _REPEATED = 16
 """Equal ones are looked for as long as at least one of so many configurations is a repetition."""
@@ -147,7 +147,7 @@ def forward(
 
     (zeros,) = _zeros_like([log_psi], samples, dtype)
     pays, _ = align([jnp.bool_(True), zeros])
-    n_chunks = min(max(-(-len(samples) * form.max_conn_size // chunk_size), 1), _N_TOGETHER)
+    n_chunks = min(max(-(-len(samples) * form.max_conn_size // chunk_size), 1), _CHUNKS_COMPARED)
     off_diagonal, _ = _for_each_chunk(add, (zeros, pays), form, samples, n_chunks * chunk_size)
     # As ψ(σ) / ψ(σ) is.
     on_diagonal = jnp.where(jnp.isfinite(log_psi), form.on_diagonal(samples).astype(dtype), nan(dtype))

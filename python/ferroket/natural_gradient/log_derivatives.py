@@ -133,7 +133,7 @@ class LogDerivatives:
         """The rows of each parameter, ``(Ns, C, *parameter)``."""
         rows = {**self.rows, **{leaf: pairs.rows() for leaf, pairs in self.pairs.items()}}
         for factors in self.factors.values():
-            rows.update(_written(factors, self.network))
+            rows.update(_rows_of_parameters(factors, self.network))
         return [rows[place].astype(leaf.dtype) for place, leaf in enumerate(self.network.leaves)]
 
     def part(self, first: Any, count: int) -> "LogDerivatives":
@@ -320,7 +320,7 @@ def _collect(
         for one in sums:
             rows[leaf] = rows[leaf] + one.rows() if leaf in rows else one.rows()
     for leaf, parts in of_leaf.items():
-        written = parts
+        with_rows = parts
         if leaf not in rows and len({part.product.layout for part in parts}) == 1:
             x = jnp.concatenate([part.x for part in parts], axis=2)
             delta = jnp.concatenate([part.delta for part in parts], axis=3)
@@ -328,9 +328,9 @@ def _collect(
             if not joined.prefer_rows:
                 kept[leaf] = joined
                 continue
-            written = [joined]
-        for part in written:
-            for place, more in _written(part, network):
+            with_rows = [joined]
+        for part in with_rows:
+            for place, more in _rows_of_parameters(part, network):
                 rows[place] = rows[place] + more if place in rows else more
     known = {*rows, *kept_pairs, *(leaf for factors in kept.values() for leaf in leaves_of(factors.product))}
     for place, leaf in enumerate(network.leaves):
@@ -339,7 +339,7 @@ def _collect(
     return LogDerivatives(kept, kept_pairs, rows, network, is_holomorphic)
 
 
-def _written(factors: Factors, network: Network) -> Iterator[tuple[int, jax.Array]]:
+def _rows_of_parameters(factors: Factors, network: Network) -> Iterator[tuple[int, jax.Array]]:
     """The rows of each parameter that some factors belong to, ``(Ns, C, *parameter)``."""
     for product, part in factors.split(factors.rows()):
         yield product.leaf, jax.vmap(jax.vmap(partial(_to_parameter, product, network.leaves[product.leaf])))(part)

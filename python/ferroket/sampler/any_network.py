@@ -37,7 +37,7 @@ _NOWHERE = np.iinfo(np.uint16).max
 
 def samples(
     sampler: Any,
-    machine: Any,
+    model: Any,
     parameters: Any,
     state: Any,
     numbers: jax.Array,
@@ -51,7 +51,7 @@ def samples(
 
     Args:
         sampler: The sampler.
-        machine: The model.
+        model: The model.
         parameters: Its variables.
         state: The sampler's state, with configurations ``(C, N)``.
         numbers: The number of each chain, ``(C,)``, on which its random numbers depend.
@@ -69,7 +69,7 @@ def samples(
     sites = compiled.local_states(sampler.hilbert)
     first, step = (values.astype(state.σ.dtype) for values in first_and_step(sites, float))
     constraints = user_constraints(sampler.hilbert)
-    network = _NetworkEvaluator(machine.apply, sampler.chunk_size, constraints, updates)
+    network = _NetworkEvaluator(model.apply, sampler.chunk_size, constraints, updates)
     counts = {"length": length, "n_log_probs": n_log_probs, "kept": rule.kept, "n_speculative": n_speculative}
     attributes = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
     run = functools.partial(_run, network, sites=sites, **counts, **attributes)
@@ -89,19 +89,19 @@ def samples(
     return result
 
 
-def structure_of(sampler: Any, machine: Any, parameters: Any) -> Structure:
+def structure_of(sampler: Any, model: Any, parameters: Any) -> Structure:
     """What of a model is evaluated in another way along the chains of a sampler.
 
     What is found in its program is compared with it by value, once; that its tables are finite and of moderate range,
     each time.
     """
-    subject = subject_of(sampler, machine)
+    subject = subject_of(sampler, model)
 
     def answer() -> Structure | Reason:
         found = _found_in(subject, parameters)
         if found.first_layer is None:
             return found
-        reason = mismatch_reason(_as_found(found, subject), machine.apply, parameters, subject.configurations())
+        reason = mismatch_reason(_as_found(found, subject), model.apply, parameters, subject.configurations())
         if reason is TRACED:
             return TRACED
         return found if reason is None else _not_updated(reason)
@@ -118,9 +118,9 @@ def _not_updated(reason: Reason) -> Structure:
     return Structure(reason=reason.after("its first layer isn't updated: "))
 
 
-def subject_of(sampler: Any, machine: Any) -> Subject:
+def subject_of(sampler: Any, model: Any) -> Subject:
     """A model as a sampler asks about it."""
-    return Subject(machine, machine.apply, sampler.hilbert, np.dtype(sampler.dtype))
+    return Subject(model, model.apply, sampler.hilbert, np.dtype(sampler.dtype))
 
 
 def _found_in(subject: Subject, parameters: Any) -> Structure:

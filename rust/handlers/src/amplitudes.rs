@@ -46,8 +46,8 @@ impl<'a> RbmArguments<AnyBuffer<'a>> {
         planes(&self.theta)
     }
 
-    /// The machine, on so many sites.
-    pub(crate) fn machine<T, A, const P: usize>(self, sites: usize) -> Result<Rbm<'a, T, A, P>, Error>
+    /// The restricted Boltzmann machine, on so many sites.
+    pub(crate) fn rbm<T, A, const P: usize>(self, sites: usize) -> Result<Rbm<'a, T, A, P>, Error>
     where
         T: Real + Element,
         A: Algebra<P>,

@@ -70,8 +70,8 @@ def _most_by_configurations(terms: TermList, flips: Runs, limits: Sequence[SiteL
     few = np.flatnonzero((popcount(looked_at) <= _FEW_SITES) & looked_at.any(axis=1))
     total = len(flips) - few.size
     for same in Runs.of(looked_at[few]).rows_of_runs():
-        together = [rows_of_flip[flip] for flip in few[same]]
-        total += 1 if len(together) == 1 else _most_active(terms, together, looked_at[few[same[0]]], limits, members)
+        groups = [rows_of_flip[flip] for flip in few[same]]
+        total += 1 if len(groups) == 1 else _most_active(terms, groups, looked_at[few[same[0]]], limits, members)
     return total
 
 

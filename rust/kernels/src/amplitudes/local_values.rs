@@ -274,14 +274,14 @@ mod tests {
 
         fn compare_rbm<T: Real, A: Algebra<P>, const P: usize>(
             &self,
-            machine: &RandomRbm<T, P>,
+            random: &RandomRbm<T, P>,
             samples: &[Vec<LocalIndex>],
             tolerance: f64,
             log_cosh: impl Fn([f64; P]) -> Complex<f64>,
         ) {
-            let rbm = Rbm::<T, A, P>::new(machine.tables(), self.sites.len()).expect("tables");
+            let rbm = Rbm::<T, A, P>::new(random.tables(), self.sites.len()).expect("tables");
             let ratios = rbm::Amplitudes::new(&rbm);
-            self.compare(samples, ratios, tolerance, |sample| machine.log_psi(sample, &log_cosh));
+            self.compare(samples, ratios, tolerance, |sample| random.log_psi(sample, &log_cosh));
         }
 
         fn compare_jastrow<T: Real, A: Algebra<P>, const P: usize>(
