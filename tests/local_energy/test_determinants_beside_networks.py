@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ferroket as fk
-from ferroket.ansatz.determinants import beside
+from ferroket.ansatz.determinants import determinant_factor
 from support.determinants import BALANCED, FERMIONS, random_operator
 from support.variational_states import make_state, netkets_values, values_by
 
@@ -55,7 +55,7 @@ def model_of(how: str, dtype: Any = float) -> Any:
 def test_what_is_a_factor() -> None:
     for how in (*FACTORS, "hidden", "negative"):
         state = make_state(model_of(how), model_of(how).hilbert, scale=0.5)
-        found = beside(state._apply_fun, state.variables, np.zeros(8))
+        found = determinant_factor(state._apply_fun, state.variables, np.zeros(8))
         assert (found.count if found else 0) == FACTORS.get(how, 0)
         if found:
             x = state.hilbert.all_states()
@@ -94,7 +94,7 @@ def test_products_of_models() -> None:
 def test_configurations_with_other_numbers_of_fermions_have_no_amplitude() -> None:
     """NetKet's determinants have a value there, of whatever modes they find."""
     state, x = make_state(model_of("sum"), FERMIONS, scale=0.5), np.array(FERMIONS.all_states())
-    found = beside(state._apply_fun, state.variables, x[0])
+    found = determinant_factor(state._apply_fun, state.variables, x[0])
     assert found is not None
     others = x.copy()
     others[:, 0] = 1 - others[:, 0]

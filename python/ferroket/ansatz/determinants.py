@@ -154,7 +154,7 @@ def _dtype(orbitals: Orbitals) -> Any:
     return jnp.promote_types(orbitals[0].dtype, jnp.complex64)
 
 
-def beside(log_psi: LogPsi, variables: Any, x: Any) -> DeterminantFactor | None:
+def determinant_factor(log_psi: LogPsi, variables: Any, x: Any) -> DeterminantFactor | None:
     """The determinants that a network is a product with; None if there are none, or if it is another function of them.
 
     Args:

@@ -125,7 +125,7 @@ def forward(
     network = _network(logpsi, variables, form, samples, found)
     logpsi, in_lanes = with_primitives(logpsi), found.structure.rest is not None
     chunk_size = chunk_size_of(chunk_size, len(samples), form, logpsi, variables, samples, in_lanes=in_lanes)
-    if in_lanes and found.beside is None:
+    if in_lanes and found.factor is None:
         evaluate = nkjax.apply_chunked(network, in_axes=(0, 0), chunk_size=chunk_size, axis_0_is_sharded=False)
         log_psi = evaluate(samples, jnp.arange(len(samples), dtype=jnp.int32))
     else:
@@ -190,14 +190,14 @@ def _first_in_chunks(
 
 def _network(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array, found: "Factors") -> ConnectedLogPsi:
     """The network as local energies ask about it: what can be updated is."""
-    beside = found.beside
-    if beside is None:
+    factor = found.factor
+    if factor is None:
         return _with_first_layer(with_primitives(logpsi), variables, form, samples, found.structure)
-    rest = _with_first_layer(beside.rest, variables, form, samples, found.structure)
+    rest = _with_first_layer(factor.rest, variables, form, samples, found.structure)
 
     def updated(x: jax.Array, sample: jax.Array) -> jax.Array:
-        of_samples = beside.log_of_determinants(variables, samples)
-        return rest(x, sample) + of_samples[sample] + beside.log_ratios(variables, x, samples, sample)
+        of_samples = factor.log_of_determinants(variables, samples)
+        return rest(x, sample) + of_samples[sample] + factor.log_ratios(variables, x, samples, sample)
 
     return _on_cpu(updated, lambda x, _: logpsi(variables, x))
 
@@ -246,7 +246,7 @@ def _on_cpu(network: ConnectedLogPsi, elsewhere: ConnectedLogPsi) -> ConnectedLo
 class Factors:
     """What of a network is updated for the configurations that an operator connects."""
 
-    beside: determinants.DeterminantFactor | None = None
+    factor: determinants.DeterminantFactor | None = None
     structure: Structure = field(default_factory=Structure)
     """That of what isn't a determinant."""
     reason: Reason | None = None
@@ -267,10 +267,10 @@ def factors_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> Fact
     if not _pays(form):
         return Factors()
     x = _like_one(samples)
-    beside = determinants.beside(logpsi, variables, x)
-    if beside is None:
+    factor = determinants.determinant_factor(logpsi, variables, x)
+    if factor is None:
         return Factors(None, structure(with_primitives(logpsi), variables, x, key=logpsi))
-    return Factors(beside, structure(beside.rest, variables, x, key=(logpsi, "beside determinants")))
+    return Factors(factor, structure(factor.rest, variables, x, key=(logpsi, "beside determinants")))
 
 
 def _pays(form: Form) -> bool:
@@ -297,7 +297,7 @@ def updated_factors(logpsi: LogPsi, variables: Any, operator: Accelerated, dtype
 
     def answer() -> Factors | Reason:
         found = factors_of(logpsi, shapes_of(variables), form, subject.like_some())
-        if found.beside is None and found.structure.first_layer is None:
+        if found.factor is None and found.structure.first_layer is None:
             return found
 
         def as_found(variables: Any, x: jax.Array) -> jax.Array:

@@ -67,7 +67,7 @@ class ConnectedRule(MetropolisRule):
 
 
 def constrained(sampler: Any) -> Any:
-    """A sampler of NetKet's or ours whose chains never leave its Hilbert space, by NetKet's code.
+    """A sampler of NetKet's or ours whose chains respect the constraint of its Hilbert space, by NetKet's code.
 
     It is the same one where the space has no constraint but conserved sums: then all that matters is which rule it has.
     """
