@@ -91,7 +91,7 @@ class Reason(str):
         return Reason(f"{words}{self}", self.kind)
 
 
-OWN_CONSTRAINT = Reason(
+USER_CONSTRAINT = Reason(
     "the Hilbert space has a constraint of its own, which the kernels don't know", ReasonKind.CONSTRAINT
 )
 """Of chains and of local energies."""

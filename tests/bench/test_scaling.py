@@ -11,7 +11,7 @@ from rich.console import Console
 from ferroket._compat import netket as compat
 from ferroket.bench import costs, prediction, scaling
 from ferroket.bench.costs import Cost, Costs
-from ferroket.bench.prediction import Network, Work
+from ferroket.bench.prediction import Interconnect, Work
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,13 @@ WORK = Work(
 
 
 def test_the_model_is_what_was_measured_on_one_rank() -> None:
-    parts = prediction.seconds(WORK, 1, 1024, Network())
+    parts = prediction.seconds(WORK, 1, 1024, Interconnect())
     assert parts == {"sampling": 1, "local energy": 0.5, "update": 0.375, "rest": 0.01, "messages": 0}
 
 
 def test_the_model_on_many_ranks_with_more_samples() -> None:
-    network = Network(latency=1e-6, rate=1e9)
-    parts = prediction.seconds(WORK, 8, 4096, network)
+    interconnect = Interconnect(latency=1e-6, rate=1e9)
+    parts = prediction.seconds(WORK, 8, 4096, interconnect)
     assert parts["sampling"] == 4 / 8
     assert parts["local energy"] == 4 * 0.5 / 8
     # Of 512 rows, each of 16 panels has 32; each rank factors the diagonal part of each panel.

@@ -11,8 +11,8 @@ import pytest
 from ferroket.ffi import (
     Chains,
     ExchangeArguments,
+    FirstLayerTables,
     IsingArguments,
-    Layer,
     MatrixArguments,
     PairArguments,
     SwapArguments,
@@ -284,7 +284,7 @@ OF_MATRICES = {name: table for name, table in MATRICES.items() if name not in ("
                 *ASKED,
                 *(field.name for field in fields(Chains)[:-1]),
                 "own_sums",
-                *Layer._fields,
+                *FirstLayerTables._fields,
                 *MatrixArguments(*MatrixArguments._fields).of_rule(),
             ),
             {"rule": "hamiltonian", "matrices": True},

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import ferroket as fk
-from ferroket.ansatz.determinants import beside
+from ferroket.ansatz.determinants import determinant_factor
 from support.determinants import BALANCED, FERMIONS, random_operator
 from support.variational_states import make_state, netkets_values, values_by
 
 UNRESTRICTED: dict[str, Any] = {"restricted": False}
 
 
-class Beside(nn.Module):
+class DeterminantsAndNetwork(nn.Module):
     """Determinants, and hidden units in their place, beside them, or of them."""
 
     how: str
@@ -49,13 +49,13 @@ FACTORS = {"difference": 1, "sum": 1, "two": 2, "twice": 2, "also of the other s
 
 
 def model_of(how: str, dtype: Any = float) -> Any:
-    return Beside(how, dtype, BALANCED if how == "also of the other spin" else FERMIONS)
+    return DeterminantsAndNetwork(how, dtype, BALANCED if how == "also of the other spin" else FERMIONS)
 
 
 def test_what_is_a_factor() -> None:
     for how in (*FACTORS, "hidden", "negative"):
         state = make_state(model_of(how), model_of(how).hilbert, scale=0.5)
-        found = beside(state._apply_fun, state.variables, np.zeros(8))
+        found = determinant_factor(state._apply_fun, state.variables, np.zeros(8))
         assert (found.count if found else 0) == FACTORS.get(how, 0)
         if found:
             x = state.hilbert.all_states()
@@ -94,7 +94,7 @@ def test_products_of_models() -> None:
 def test_configurations_with_other_numbers_of_fermions_have_no_amplitude() -> None:
     """NetKet's determinants have a value there, of whatever modes they find."""
     state, x = make_state(model_of("sum"), FERMIONS, scale=0.5), np.array(FERMIONS.all_states())
-    found = beside(state._apply_fun, state.variables, x[0])
+    found = determinant_factor(state._apply_fun, state.variables, x[0])
     assert found is not None
     others = x.copy()
     others[:, 0] = 1 - others[:, 0]

@@ -14,7 +14,7 @@ from netket.vqs.mc.kernels import local_value_kernel_jax
 import ferroket as fk
 from ferroket.bench import models
 from ferroket.ffi import connected_sums
-from ferroket.ffi.first_layer import Layer
+from ferroket.ffi.first_layer import FirstLayerTables
 from ferroket.local_energy import local_values
 from ferroket.local_energy.any_network import updated_factors
 from support.constrained_spaces import Blockade
@@ -32,7 +32,7 @@ class Embedding(nn.Module):
         return jnp.tanh(nn.Dense(5, param_dtype=float)(y.reshape(len(x), -1))).sum(axis=-1)
 
 
-class Beside(nn.Module):
+class NeedsConfiguration(nn.Module):
     """A network that needs the configuration beside its first layer, and gives a complex number."""
 
     @nn.compact
@@ -48,7 +48,7 @@ NETWORKS = {
     "single": (nk.models.MLP(hidden_dims=(6,), param_dtype=np.float32), 6),
     "convolutions": (models.ResCNN((4, 4)), 64),
     "attention": (models.ViT((4, 4)), 64),
-    "complex, and σ itself": (Beside(), 16),  # the sums are σ
+    "complex, and σ itself": (NeedsConfiguration(), 16),  # the sums are σ
 }
 
 
@@ -182,7 +182,7 @@ def test_what_explain_says() -> None:
 
 
 def test_wrong_configurations_are_named() -> None:
-    layer = Layer(jnp.zeros(2), jnp.ones((3, 1, 2)))
+    layer = FirstLayerTables(jnp.zeros(2), jnp.ones((3, 1, 2)))
     states = {"starts": (0.0,), "steps": (1.0,), "sizes": (2,)}
     call = partial(connected_sums, samples=jnp.zeros((1, 3)), kind=jnp.zeros(0, jnp.int32), layer=layer, **states)
     x = jnp.array([[0.0, 1.0, 0.0], [1.0, 1.0, 1.0]])

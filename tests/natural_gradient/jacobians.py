@@ -62,7 +62,7 @@ class Found:
     names: list[str]
 
     @property
-    def written(self) -> set[str]:
+    def with_rows(self) -> set[str]:
         """Of the factors those whose rows are smaller."""
         network, found = self.made.network, set()
         for place in self.made.rows:
@@ -73,7 +73,7 @@ class Found:
 
     @property
     def factors(self) -> set[str]:
-        return {self.names[place] for place in self.made.factors} | self.written
+        return {self.names[place] for place in self.made.factors} | self.with_rows
 
     @property
     def biases(self) -> set[str]:
@@ -85,7 +85,7 @@ class Found:
 
     @property
     def rows(self) -> set[str]:
-        return {self.names[place] for place in self.made.rows} - self.written
+        return {self.names[place] for place in self.made.rows} - self.with_rows
 
 
 def compare(

@@ -16,7 +16,7 @@ from netket._src.ngd.sr_srt_common import srt
 from ferroket.models.pairs import sum_over_pairs
 from ferroket.natural_gradient.jacobian import jacobian
 from ferroket.natural_gradient.ntk import log_derivatives_of
-from ferroket.natural_gradient.pairs import Pairs
+from ferroket.natural_gradient.pairs import PairDerivatives
 from ferroket.natural_gradient.vmc_sr import update_by_flat_ntk
 
 SPINS = nk.hilbert.Spin(0.5, 7)
@@ -32,7 +32,10 @@ def test_by_definition() -> None:
         return delta[:, :, None] * products[:, None]
 
     rows, columns = definition(x, delta), definition(other, of_other)
-    pairs, others = Pairs(jnp.asarray(x), jnp.asarray(delta)), Pairs(jnp.asarray(other), jnp.asarray(of_other))
+    pairs, others = (
+        PairDerivatives(jnp.asarray(x), jnp.asarray(delta)),
+        PairDerivatives(jnp.asarray(other), jnp.asarray(of_other)),
+    )
     np.testing.assert_allclose(pairs.rows(), rows, atol=1e-14)
     expected = np.einsum("sci,tdi->sctd", rows, columns.conj())
     np.testing.assert_allclose(pairs.gram(others, is_holomorphic=True), expected, atol=1e-13)

@@ -22,7 +22,7 @@ GRAPH = nk.graph.Chain(4)
 HUBBARD = FermiHubbard(BALANCED, GRAPH, t=1.0, U=4.0)
 
 
-class Beside(nn.Module):
+class DeterminantsAndNetwork(nn.Module):
     """A sum of determinants beside a network."""
 
     @nn.compact
@@ -42,7 +42,7 @@ class Moved(nn.Module):
         return nk.jax.logsumexp_cplx(jnp.stack(both), axis=0)
 
 
-ALL = {**MODELS, "beside a network": Beside(), "translations": Moved()}
+ALL = {**MODELS, "beside a network": DeterminantsAndNetwork(), "translations": Moved()}
 SPACES = {"beside a network": FERMIONS, "translations": BALANCED}
 
 

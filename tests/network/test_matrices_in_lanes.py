@@ -146,7 +146,7 @@ def test_the_rows_of_occupied_modes() -> None:
     compare(function, w, x, 1e-12)
 
 
-class Pairs(nn.Module):
+class UserPairs(nn.Module):
     """Pfaffians as a user writes them."""
 
     @nn.compact
@@ -164,7 +164,7 @@ NETWORKS = {
     ),
     "HiddenFermions": fk.models.HiddenFermions(SPACE, 3, (5,)),
     "HiddenFermions, complex": fk.models.HiddenFermions(SPACE, 2, (5,), param_dtype=complex),
-    "a user's pairs": Pairs(),
+    "a user's pairs": UserPairs(),
     "doublons": fk.models.Product(
         (
             fk.models.PairProduct(BALANCED),

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from ferroket.operator.algebra import bounds
-from ferroket.operator.algebra.sectors import sectors
-from ferroket.operator.algebra.term_list import TermList
 from ferroket.operator.compiled.masks import Runs, site_bits, words_of
+from ferroket.operator.constraints.hilbert import conserved_charges
+from ferroket.operator.sums.term_list import TermList
 from reference import bounds as reference
 
 SPACES = {
@@ -56,7 +56,7 @@ def test_no_sample_has_more_elements(space, n_terms):
 @pytest.mark.parametrize("n_terms", [1, 6, 30, 90])
 def test_the_count_of_particles_and_holes(space, n_terms):
     hilbert = SPACES[space]
-    conserved = sectors(hilbert)[0]
+    conserved = conserved_charges(hilbert)[0]
     for seed in range(10):
         terms = random_terms(hilbert.size, n_terms, np.random.default_rng(100 + seed))
         as_terms = as_list(terms, hilbert.size)

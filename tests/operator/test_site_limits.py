@@ -9,8 +9,9 @@ import pytest
 
 import ferroket as fk
 from ferroket._compat import netket as compat
-from ferroket.operator.algebra import term_list
-from ferroket.operator.compiled import Restricted, Terms
+from ferroket.operator.compiled import Terms
+from ferroket.operator.constraints.projected_form import Projected
+from ferroket.operator.sums import term_list
 from support.limited_sites import SPACES, Matrices, random_operator, space
 
 cases = pytest.mark.parametrize("hilbert", SPACES.values(), ids=SPACES)
@@ -89,7 +90,7 @@ def test_families_that_are_no_sums_of_terms_that_look_at_sites() -> None:
     numbers = Matrices(hilbert).numbers
     edges = [(0, 1), (1, 5)]
     ising = fk.operator.Ising(hilbert, edges, h=1.3, J=0.7)
-    assert isinstance(ising._form, Restricted)
+    assert isinstance(ising._form, Projected)
     expected = np.asarray(nk.operator.IsingJax(free, edges, h=1.3, J=0.7).to_dense())[np.ix_(numbers, numbers)]
     assert_matrix(ising.to_dense(), expected)
     assert_matrix((ising + ising).to_dense(), 2 * expected)
@@ -116,7 +117,7 @@ def test_a_constraint_of_a_users_own_besides() -> None:
 
     hilbert = space(3, maximum=1, n_fermions_per_spin=(1, 1), constraint=FirstSiteIsFull())
     operator, expected = random_operator(hilbert)
-    assert isinstance(operator._form, Restricted)
+    assert isinstance(operator._form, Projected)
     assert_matrix(operator.to_dense(), expected)
 
 

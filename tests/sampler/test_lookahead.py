@@ -77,20 +77,20 @@ def test_another_acceptance_is_another_search() -> None:
 @pytest.mark.quick("exchange", "Bose-Hubbard")
 @pytest.mark.parametrize("name", MANY)
 def test_the_same_chains(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    def samples(together: int) -> Any:
-        monkeypatch.setattr(chains, "search_of", lambda *_: Fixed(together))
+    def samples(n_speculative: int) -> Any:
+        monkeypatch.setattr(chains, "search_of", lambda *_: Fixed(n_speculative))
         found = run(MANY[name], MLP, length=30, n_chains=8, sweep_size=7, scale=1.5)
         return found.samples, found.state.n_accepted_proc
 
     one = samples(1)
-    for together in (2, 5):
-        for found, expected in zip(samples(together), one, strict=True):
+    for n_speculative in (2, 5):
+        for found, expected in zip(samples(n_speculative), one, strict=True):
             np.testing.assert_array_equal(found, expected)
 
 
 def test_the_same_chains_in_a_space_of_a_users_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    def samples(together: int) -> np.ndarray:
-        monkeypatch.setattr(chains, "search_of", lambda *_: Fixed(together))
+    def samples(n_speculative: int) -> np.ndarray:
+        monkeypatch.setattr(chains, "search_of", lambda *_: Fixed(n_speculative))
         sampler = fk.sampler.MetropolisLocal(RYDBERG, n_chains=8)
         return np.asarray(nk.vqs.MCState(sampler, MLP, n_samples=80, seed=1, sampler_seed=2).samples)
 

@@ -11,7 +11,7 @@ import pytest
 import scipy.stats
 
 import ferroket as fk
-from ferroket.sampler.confined import ConfinedRule, confined
+from ferroket.sampler.constrained import ConstrainedRule, constrained
 from support.constrained_spaces import PlainConstraint
 from support.limited_sites import EDGES, SPACES, TRIANGLE, space
 from support.transitions import Case, Move, connected_moves, numbers_of, run
@@ -211,10 +211,10 @@ class _FirstModeIsFull(PlainConstraint):
 def test_limits_are_checked_once() -> None:
     """The rule keeps to limits of sites by itself; a user's own constraint is beside it."""
     sampler = fk.sampler.MetropolisSiteExchange(T_J, clusters=[(0, 1)])
-    assert confined(sampler) is sampler
+    assert constrained(sampler) is sampler
     own = nk.hilbert.constraint.ExtraConstraint(T_J.constraint, _FirstModeIsFull())
     hilbert = nk.hilbert.SpinOrbitalFermions(T_J.n_orbitals, s=1 / 2, n_fermions_per_spin=(1, 1), constraint=own)
-    assert isinstance(confined(fk.sampler.MetropolisSiteExchange(hilbert, clusters=[(0, 1)])).rule, ConfinedRule)
+    assert isinstance(constrained(fk.sampler.MetropolisSiteExchange(hilbert, clusters=[(0, 1)])).rule, ConstrainedRule)
 
 
 def test_what_the_kernels_do_not_take() -> None:

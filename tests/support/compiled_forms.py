@@ -8,8 +8,8 @@ import netket as nk
 import numpy as np
 
 from ferroket.operator.algebra.compiling import form_of_matrices
-from ferroket.operator.algebra.local_matrices import Entries
 from ferroket.operator.compiled import Form, LocalStates, Matrices, Terms, local_states
+from ferroket.operator.sums.local_matrices import Entries
 
 Elements = list[tuple[list[float], complex]]
 

@@ -76,13 +76,13 @@ def with_primitives(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class WithPrimitives:
-    """What samplers call a machine, evaluated :func:`with_primitives` on each device."""
+    """A model, which samplers call a machine, evaluated :func:`with_primitives` on each device."""
 
-    machine: Any
+    model: Any
 
     def apply(self, variables: Any, x: jax.Array) -> jax.Array:
-        """The logarithm of ψ at configurations ``(n, N)``, as the machine's own ``apply`` gives it."""
-        log_psi: jax.Array = on_each_device(with_primitives(self.machine.apply), (False, True))(variables, x)
+        """The logarithm of ψ at configurations ``(n, N)``, as the model's own ``apply`` gives it."""
+        log_psi: jax.Array = on_each_device(with_primitives(self.model.apply), (False, True))(variables, x)
         return log_psi
 
 
@@ -154,7 +154,7 @@ def _dtype(orbitals: Orbitals) -> Any:
     return jnp.promote_types(orbitals[0].dtype, jnp.complex64)
 
 
-def beside(log_psi: LogPsi, variables: Any, x: Any) -> DeterminantFactor | None:
+def determinant_factor(log_psi: LogPsi, variables: Any, x: Any) -> DeterminantFactor | None:
     """The determinants that a network is a product with; None if there are none, or if it is another function of them.
 
     Args:

@@ -23,7 +23,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 
 from ferroket.ansatz.dependence import NONE, is_of_one, labels_of
 from ferroket.ansatz.equations import MOVING, evaluate, inlined, needed
-from ferroket.ffi import Layer
+from ferroket.ffi import FirstLayerTables
 from ferroket.reasons import Reason, ReasonKind
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class FirstLayer:
     is_configuration: bool = False
     """Whether the sums are the configuration itself: see :func:`of_configuration`."""
 
-    def tables(self, variables: Any, sites: "LocalStates", of_x: Any, dtype: Any) -> Layer:
+    def tables(self, variables: Any, sites: "LocalStates", of_x: Any, dtype: Any) -> FirstLayerTables:
         """What the kernels take: the sums where all sites have their first local state, and what each other one adds.
 
         Args:
@@ -85,7 +85,7 @@ class FirstLayer:
         at_once = min(max(_AT_ONCE // max(n_sites * self.width, 1), 1), len(x))
         sums = jax.lax.map(partial(self.sums, variables), x, batch_size=at_once)
         constant, table = sums[0], sums[1:] - sums[0]
-        return Layer(constant.astype(dtype), table.reshape(n_sites, n_more, self.width).astype(dtype))
+        return FirstLayerTables(constant.astype(dtype), table.reshape(n_sites, n_more, self.width).astype(dtype))
 
 
 def of_configuration(log_psi: Callable[[Any, jax.Array], jax.Array], dtype: Any, x: Any) -> FirstLayer:
@@ -100,7 +100,7 @@ def of_configuration(log_psi: Callable[[Any, jax.Array], jax.Array], dtype: Any,
     return FirstLayer(x.shape[0], sums, rest, is_configuration=True)
 
 
-def are_moderate(tables: Layer) -> jax.Array:
+def are_moderate(tables: FirstLayerTables) -> jax.Array:
     """Whether sums lose nothing where they are updated: all numbers of the tables are finite, and not large."""
     largest = _LARGEST[jnp.dtype(tables.table.dtype).itemsize]
     return jnp.array([(jnp.abs(part) <= largest).all() for part in tables]).all()

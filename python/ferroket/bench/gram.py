@@ -52,10 +52,10 @@ def run(*, cases: str = "", rounds: int = 5) -> Report:
     return Report("the Gram matrix of an update", OURS, rows, {"cases": cases, "rounds": rounds})
 
 
-def _case(n_samples: int, machine: Any, mode: str, rounds: int, name: str) -> Iterator[Row]:
+def _case(n_samples: int, model: Any, mode: str, rounds: int, name: str) -> Iterator[Row]:
     samples = nk.hilbert.Spin(0.5, N_SITES).random_state(jax.random.key(0), n_samples, dtype=jnp.int8)
-    parameters = machine.init(jax.random.key(1), samples[:1])["params"]
-    network = read(machine.apply, parameters, {}, samples[0])
+    parameters = model.init(jax.random.key(1), samples[:1])["params"]
+    network = read(model.apply, parameters, {}, samples[0])
     derivatives = jax.jit(partial(log_derivatives, network, mode, None))(jax.tree.leaves(parameters), {}, samples)
     jacobian = jax.jit(_jacobian)(derivatives)
 

@@ -11,7 +11,7 @@ from ferroket.natural_gradient.blocks import Blocks
 
 
 @dataclass(frozen=True)
-class Network:
+class Interconnect:
     """What carries messages."""
 
     latency: float = 2e-6
@@ -41,7 +41,7 @@ class Work:
     """Collectives in a step beside those of the linear system."""
 
 
-def seconds(work: Work, ranks: int, samples: int, network: Network) -> dict[str, float]:
+def seconds(work: Work, ranks: int, samples: int, interconnect: Interconnect) -> dict[str, float]:
     """The seconds of each part of a step.
 
     Sampling and local energies grow with the samples. The update's matrix grows with their square, the linear system
@@ -51,7 +51,7 @@ def seconds(work: Work, ranks: int, samples: int, network: Network) -> dict[str,
         work: Of one rank.
         ranks: How many there are.
         samples: Of all ranks together.
-        network: Between them.
+        interconnect: Between them.
     """
     times = samples / work.samples
     blocks = Blocks.of(max(1, samples // ranks), ranks)
@@ -64,8 +64,8 @@ def seconds(work: Work, ranks: int, samples: int, network: Network) -> dict[str,
         "local energy": work.local_energy * times / ranks,
         "update": work.derivatives * times**2 / ranks + work.solve * times**3 * shared,
         "rest": work.rest,
-        "messages": (messages * math.ceil(math.log2(ranks)) * network.latency)
-        + (work.gathered * times * (ranks > 1) + matrix) / network.rate,
+        "messages": (messages * math.ceil(math.log2(ranks)) * interconnect.latency)
+        + (work.gathered * times * (ranks > 1) + matrix) / interconnect.rate,
     }
 
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from ferroket.bench import jobs
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.costs import PARTS
-from ferroket.bench.prediction import Network, seconds, work_of
+from ferroket.bench.prediction import Interconnect, seconds, work_of
 from ferroket.bench.report import Report, Row, figure_of, time_text
 from ferroket.bench.states import CASES, STEPS
 from ferroket.bench.timing import on_cores
@@ -105,7 +105,7 @@ class Scaling(Report):
         )
         return row.costs[contender]["cpu"] / one.costs[contender]["cpu"]
 
-    def predicted(self, ranks: Sequence[int], network: Network | None = None) -> list[dict[str, float]]:
+    def predicted(self, ranks: Sequence[int], interconnect: Interconnect | None = None) -> list[dict[str, float]]:
         """What the model says of the parts of our step, with the samples of the strong rows, in seconds."""
         strong = [row for row in self.rows if row.kind == STRONG]
         samples = strong[0].samples
@@ -117,7 +117,7 @@ class Scaling(Report):
             gathered = max(0.0, many["step"]["sent"] - many[SOLVE]["sent"]) * most / (most - 1)
             collectives = max(0.0, many["step"]["collectives"] - many[SOLVE]["collectives"])
         work = work_of(one, samples, gathered, collectives)
-        return [seconds(work, count, samples, network or Network()) for count in ranks]
+        return [seconds(work, count, samples, interconnect or Interconnect()) for count in ranks]
 
     def plot(self, path: Path) -> None:
         """Draws our step as measured and as the model has it, and the work of all ranks beside that of one."""

@@ -19,7 +19,7 @@ from ferroket.ffi.connected import connected_elements
 from ferroket.ffi.determinants import determinant_ratios, log_determinants, log_determinants_p
 from ferroket.ffi.distinct import distinct_rows
 from ferroket.ffi.family import Attribute, Family
-from ferroket.ffi.first_layer import Layer, connected_sums
+from ferroket.ffi.first_layer import FirstLayerTables, connected_sums
 from ferroket.ffi.linear_algebra import gram_tiles, solve_gram, solve_positive
 from ferroket.ffi.local_values import known_local_values
 from ferroket.ffi.network import INSTRUCTIONS, network, network_results
@@ -42,8 +42,8 @@ __all__ = [
     "Chains",
     "ExchangeArguments",
     "Family",
+    "FirstLayerTables",
     "IsingArguments",
-    "Layer",
     "MatrixArguments",
     "PairArguments",
     "SharedSystem",

@@ -9,7 +9,7 @@ from ferroket.ffi.family import Attribute
 from ferroket.ffi.primitives import make_primitive, on_one_device
 
 
-class Layer(NamedTuple):
+class FirstLayerTables(NamedTuple):
     """A first layer that is a sum over the sites: a constant, and a vector for each site and local state but the first.
 
     Its numbers are float32 or float64.
@@ -22,7 +22,7 @@ class Layer(NamedTuple):
 
 
 def connected_sums(
-    x: jax.Array, samples: jax.Array, sample: jax.Array, kind: jax.Array, layer: Layer, **sites: Attribute
+    x: jax.Array, samples: jax.Array, sample: jax.Array, kind: jax.Array, layer: FirstLayerTables, **sites: Attribute
 ) -> jax.Array:
     """What a first layer makes of configurations that differ from samples on a few sites.
 

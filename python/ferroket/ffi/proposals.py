@@ -11,7 +11,7 @@ import numpy as np
 
 from ferroket.ffi.chains import key_words
 from ferroket.ffi.family import Attribute
-from ferroket.ffi.first_layer import Layer
+from ferroket.ffi.first_layer import FirstLayerTables
 from ferroket.ffi.primitives import make_primitive, on_one_device
 
 _PROGRESS_WORDS = 5
@@ -88,7 +88,7 @@ def chain_proposals(
     numbers: jax.Array,
     key: jax.Array,
     sizes: jax.Array,
-    layer: Layer,
+    layer: FirstLayerTables,
     of_rule: Sequence[jax.Array],
     program: Sequence[jax.Array] = (),
     **attributes: Attribute,

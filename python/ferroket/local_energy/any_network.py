@@ -19,7 +19,7 @@ from ferroket.ansatz import determinants
 from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.first_layer import IMMODERATE, FirstLayer, are_moderate
 from ferroket.ansatz.verification import TRACED, Subject, are_traced, cached_answer, mismatch_reason, shapes_of
-from ferroket.ffi import Layer, connected_sums, distinct_rows
+from ferroket.ffi import FirstLayerTables, connected_sums, distinct_rows
 from ferroket.ffi.varying import align
 from ferroket.local_energy.chunks import chunk_size_of
 from ferroket.network import Structure, structure
@@ -27,7 +27,7 @@ from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.compiled import Form, LocalStates
 from ferroket.reasons import Reason
 
-_N_TOGETHER = 8
+_CHUNKS_COMPARED = 8
 """Equal configurations among the elements of so many chunks are evaluated once."""
 _REPEATED = 16
 """Equal ones are looked for as long as at least one of so many configurations is a repetition."""
@@ -36,7 +36,7 @@ _MANY = 4
 """With fewer connected configurations of a sample it takes longer to update a first layer than to compute it."""
 
 LogPsi = Callable[[Any, jax.Array], jax.Array]
-Network = Callable[[jax.Array, jax.Array], jax.Array]
+ConnectedLogPsi = Callable[[jax.Array, jax.Array], jax.Array]
 """Gives ln ψ, ``(n,)``, of configurations ``(n, N)``, each of which is connected with one of the samples, ``(n,)``."""
 
 
@@ -125,7 +125,7 @@ def forward(
     network = _network(logpsi, variables, form, samples, found)
     logpsi, in_lanes = with_primitives(logpsi), found.structure.rest is not None
     chunk_size = chunk_size_of(chunk_size, len(samples), form, logpsi, variables, samples, in_lanes=in_lanes)
-    if in_lanes and found.beside is None:
+    if in_lanes and found.factor is None:
         evaluate = nkjax.apply_chunked(network, in_axes=(0, 0), chunk_size=chunk_size, axis_0_is_sharded=False)
         log_psi = evaluate(samples, jnp.arange(len(samples), dtype=jnp.int32))
     else:
@@ -147,7 +147,7 @@ def forward(
 
     (zeros,) = _zeros_like([log_psi], samples, dtype)
     pays, _ = align([jnp.bool_(True), zeros])
-    n_chunks = min(max(-(-len(samples) * form.max_conn_size // chunk_size), 1), _N_TOGETHER)
+    n_chunks = min(max(-(-len(samples) * form.max_conn_size // chunk_size), 1), _CHUNKS_COMPARED)
     off_diagonal, _ = _for_each_chunk(add, (zeros, pays), form, samples, n_chunks * chunk_size)
     # As ψ(σ) / ψ(σ) is.
     on_diagonal = jnp.where(jnp.isfinite(log_psi), form.on_diagonal(samples).astype(dtype), nan(dtype))
@@ -172,7 +172,9 @@ def _as_they_are(x: jax.Array, sample: jax.Array, used: jax.Array) -> tuple[jax.
     return x, sample, place, used
 
 
-def _first_in_chunks(network: Network, x: jax.Array, sample: jax.Array, count: jax.Array, chunk_size: int) -> jax.Array:
+def _first_in_chunks(
+    network: ConnectedLogPsi, x: jax.Array, sample: jax.Array, count: jax.Array, chunk_size: int
+) -> jax.Array:
     """The ln ψ of the first ``count`` configurations, chunk by chunk, and zeros for the others."""
 
     def step(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -186,21 +188,23 @@ def _first_in_chunks(network: Network, x: jax.Array, sample: jax.Array, count: j
     return log_psi
 
 
-def _network(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array, found: "Factors") -> Network:
+def _network(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array, found: "Factors") -> ConnectedLogPsi:
     """The network as local energies ask about it: what can be updated is."""
-    beside = found.beside
-    if beside is None:
+    factor = found.factor
+    if factor is None:
         return _with_first_layer(with_primitives(logpsi), variables, form, samples, found.structure)
-    rest = _with_first_layer(beside.rest, variables, form, samples, found.structure)
+    rest = _with_first_layer(factor.rest, variables, form, samples, found.structure)
 
     def updated(x: jax.Array, sample: jax.Array) -> jax.Array:
-        of_samples = beside.log_of_determinants(variables, samples)
-        return rest(x, sample) + of_samples[sample] + beside.log_ratios(variables, x, samples, sample)
+        of_samples = factor.log_of_determinants(variables, samples)
+        return rest(x, sample) + of_samples[sample] + factor.log_ratios(variables, x, samples, sample)
 
     return _on_cpu(updated, lambda x, _: logpsi(variables, x))
 
 
-def _with_first_layer(logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array, found: Structure) -> Network:
+def _with_first_layer(
+    logpsi: LogPsi, variables: Any, form: Form, samples: jax.Array, found: Structure
+) -> ConnectedLogPsi:
     """A network whose first layer is updated where that pays, and of which Rust evaluates the rest where it can."""
 
     def whole(x: jax.Array, _: jax.Array) -> jax.Array:
@@ -223,12 +227,12 @@ def _with_first_layer(logpsi: LogPsi, variables: Any, form: Form, samples: jax.A
     return _on_cpu(updated, whole)
 
 
-def _tables(layer: FirstLayer, variables: Any, sites: LocalStates, samples: Any) -> Layer:
+def _tables(layer: FirstLayer, variables: Any, sites: LocalStates, samples: Any) -> FirstLayerTables:
     dtype = jnp.promote_types(jax.eval_shape(layer.sums, variables, _like_one(samples)).dtype, jnp.float32)
     return layer.tables(variables, sites, samples.dtype, dtype)
 
 
-def _on_cpu(network: Network, elsewhere: Network) -> Network:
+def _on_cpu(network: ConnectedLogPsi, elsewhere: ConnectedLogPsi) -> ConnectedLogPsi:
     """One network on CPUs, and another one on other devices."""
 
     def chosen(x: jax.Array, sample: jax.Array) -> jax.Array:
@@ -242,7 +246,7 @@ def _on_cpu(network: Network, elsewhere: Network) -> Network:
 class Factors:
     """What of a network is updated for the configurations that an operator connects."""
 
-    beside: determinants.DeterminantFactor | None = None
+    factor: determinants.DeterminantFactor | None = None
     structure: Structure = field(default_factory=Structure)
     """That of what isn't a determinant."""
     reason: Reason | None = None
@@ -263,10 +267,10 @@ def factors_of(logpsi: LogPsi, variables: Any, form: Form, samples: Any) -> Fact
     if not _pays(form):
         return Factors()
     x = _like_one(samples)
-    beside = determinants.beside(logpsi, variables, x)
-    if beside is None:
+    factor = determinants.determinant_factor(logpsi, variables, x)
+    if factor is None:
         return Factors(None, structure(with_primitives(logpsi), variables, x, key=logpsi))
-    return Factors(beside, structure(beside.rest, variables, x, key=(logpsi, "beside determinants")))
+    return Factors(factor, structure(factor.rest, variables, x, key=(logpsi, "beside determinants")))
 
 
 def _pays(form: Form) -> bool:
@@ -293,7 +297,7 @@ def updated_factors(logpsi: LogPsi, variables: Any, operator: Accelerated, dtype
 
     def answer() -> Factors | Reason:
         found = factors_of(logpsi, shapes_of(variables), form, subject.like_some())
-        if found.beside is None and found.structure.first_layer is None:
+        if found.factor is None and found.structure.first_layer is None:
             return found
 
         def as_found(variables: Any, x: jax.Array) -> jax.Array:

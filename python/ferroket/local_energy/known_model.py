@@ -14,8 +14,9 @@ from ferroket.ffi import known_local_values
 from ferroket.ffi.varying import align
 from ferroket.local_energy import any_network
 from ferroket.operator.algebra.accelerated import Accelerated
-from ferroket.operator.compiled import Form, Matrices, Restricted, Terms
-from ferroket.reasons import OWN_CONSTRAINT, Reason, ReasonKind
+from ferroket.operator.compiled import Form, Matrices, Terms
+from ferroket.operator.constraints.projected_form import Projected
+from ferroket.reasons import USER_CONSTRAINT, Reason, ReasonKind
 
 
 def find(vstate: MCState, operator: Accelerated) -> tuple[Ansatz | None, list[Reason]]:
@@ -30,8 +31,8 @@ def _of_operator(form: Form) -> list[Reason]:
         return []
     if isinstance(form, Matrices):
         return [Reason("the operator acts on sites that have more than two local states", ReasonKind.LOCAL_STATES)]
-    if isinstance(form, Restricted):
-        return [OWN_CONSTRAINT]
+    if isinstance(form, Projected):
+        return [USER_CONSTRAINT]
     text = "the operator isn't a sum of non-branching terms, the form that the kernels take"
     return [Reason(text, ReasonKind.OPERATOR_FORM)]
 

@@ -34,7 +34,7 @@ def plan(vstate: MCState, operator: Accelerated) -> Plan:
     reasons += [found.reason.after("nothing of the network is updated: ")] if found.reason else []
     reasons += filter(None, [found.structure.reason])
     kernel = "the network on the connected configurations whose matrix elements aren't zero, in chunks"
-    n_determinants = 0 if found.beside is None else found.beside.count
+    n_determinants = 0 if found.factor is None else found.factor.count
     return Plan("any network", kernel, reasons, structure=found.structure, determinants=n_determinants)
 
 

@@ -13,7 +13,7 @@ def sum_over_pairs(x: jax.Array, weights: jax.Array) -> jax.Array:
     """``Σ_{i>j} W_ij x_i x_j``.
 
     It is a primitive of JAX: stochastic reconfiguration finds it in a network's program, and has its derivatives in
-    closed form, :class:`ferroket.natural_gradient.pairs.Pairs`.
+    closed form, :class:`ferroket.natural_gradient.pairs.PairDerivatives`.
 
     Args:
         x: ``(..., N)``.

@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 from ferroket import ffi
 from ferroket._compat.sharding import on_each_device
 from ferroket.natural_gradient.in_chunks import Derivatives, DerivativesInChunks
-from ferroket.natural_gradient.jacobian import written
+from ferroket.natural_gradient.jacobian import jacobian_of
 from ferroket.natural_gradient.log_derivatives import LogDerivatives
 from ferroket.natural_gradient.ntk import adjoint_dot, sharded
 from ferroket.natural_gradient.tiles import length_in_rust
@@ -22,7 +22,7 @@ PART = 1 << 25
 
 
 def layout_of(rows: Derivatives, mode: str) -> str:
-    """The layout of :func:`~ferroket.natural_gradient.jacobian.written` in which the tensor has the fewest elements."""
+    """The layout of a Jacobian (:func:`.jacobian.jacobian_of`) in which the tensor has the fewest elements."""
     if rows.is_holomorphic:
         return "holomorphic"
     is_real = rows.network.is_real or not jnp.issubdtype(rows.network.dtype, jnp.complexfloating)
@@ -72,7 +72,7 @@ def _of_device(rows: Derivatives, mass: jax.Array, mean: jax.Array, layout: str)
         at_once = min(at_once, rows.chunk_size)
 
     def of_part(rows: LogDerivatives, mass: jax.Array) -> jax.Array:
-        matrix = written(rows, layout, True).reshape(len(mass), -1, size)
+        matrix = jacobian_of(rows, layout, True).reshape(len(mass), -1, size)
         matrix = (matrix - mean) * jnp.sqrt(mass)[:, None, None]
         return _gram(jax.lax.collapse(matrix, 0, 2).conj().T)
 

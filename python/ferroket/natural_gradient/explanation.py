@@ -99,23 +99,26 @@ def explain(driver: Any) -> Plan:
         reasons.insert(0, Reason(text, splits.kind))
     made = f"no Jacobian; {matrix}" if driver.use_ntk else f"no Jacobian, but rows of some samples at once; {matrix}"
     written = why_written(of_sample, n_samples, solver)
-    beside = (
+    bytes_of_matrix = (
         memory.bytes_of_kernel(of_sample, n_samples, written is not None)
         if driver.use_ntk
         else memory.bytes_of_tensor(of_sample)
     )
-    of_rows, at_once = memory.bytes_of_device(of_sample, n_samples), memory.chunk_of(of_sample, n_samples, beside)
+    of_rows, at_once = (
+        memory.bytes_of_device(of_sample, n_samples),
+        memory.chunk_of(of_sample, n_samples, bytes_of_matrix),
+    )
     whose = limits.MEMORY if jax.default_backend() == "cpu" else "memory that an update may have"
     limit = f"the {_gibibytes(memory.limit())} of {whose} for each device"
     if at_once is not None:
         at_once = min(at_once, driver.chunk_size_bwd or at_once)
         text = (
             f"log-derivatives are made anew for {_count(at_once, 'sample')} at once: those of a device's samples take "
-            f"{_gibibytes(of_rows)}, too much beside {_gibibytes(beside)} of the matrix for {limit}"
+            f"{_gibibytes(of_rows)}, too much beside {_gibibytes(bytes_of_matrix)} of the matrix for {limit}"
         )
         reasons.append(Reason(text, ReasonKind.MEMORY))
         of_rows = memory.COPIES * at_once * memory.bytes_of(of_sample)
-    if beside > memory.limit():
+    if bytes_of_matrix > memory.limit():
         text = f"the matrix alone takes more than {limit}: fewer samples or more ranks make it smaller"
         reasons.append(Reason(text, ReasonKind.MEMORY))
     if driver.use_ntk and jax.default_backend() == "cpu":
@@ -134,7 +137,7 @@ def explain(driver: Any) -> Plan:
         matrix=matrix,
         solver=in_words(solver, side),
         memory=of_rows,
-        memory_of_matrix=beside,
+        memory_of_matrix=bytes_of_matrix,
     )
 
 

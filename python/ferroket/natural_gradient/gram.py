@@ -15,7 +15,7 @@ from ferroket._compat.sharding import device
 from ferroket.natural_gradient import panels
 from ferroket.natural_gradient.in_chunks import Derivatives, DerivativesInChunks
 from ferroket.natural_gradient.log_derivatives import MEMORY, Factors, LogDerivatives
-from ferroket.natural_gradient.pairs import Pairs
+from ferroket.natural_gradient.pairs import PairDerivatives
 from ferroket.natural_gradient.tiles import completed, hermitian, length_in_rust
 from ferroket.reasons import Reason, ReasonKind
 
@@ -57,9 +57,9 @@ def _in_chunks(rows: DerivativesInChunks, columns: DerivativesInChunks) -> jax.A
 
     def of_tile(some: jax.Array, others: jax.Array) -> jax.Array:
         a, b = (_of_64_bits(rows.of(samples)) for samples in (some, others))
-        written, kept = _by_form(b)
-        terms = _of_pairs(a, b) + _terms_of_xla(a, b, kept, has_means=False)
-        for leaf in written:
+        by_rows, by_factors = _by_form(b)
+        terms = _of_pairs(a, b) + _terms_of_xla(a, b, by_factors, has_means=False)
+        for leaf in by_rows:
             some_rows, other_rows = (_flat(side.factors[leaf].rows()) for side in (a, b))
             terms.append(_rows_term(some_rows, other_rows, b.is_holomorphic, has_means=False))
         parts = [function(x, y) for function, x, y in terms]
@@ -78,12 +78,12 @@ def _of_64_bits(rows: LogDerivatives) -> LogDerivatives:
 
 def _by_xla(rows: LogDerivatives, columns: LogDerivatives) -> jax.Array:
     is_holomorphic = columns.is_holomorphic
-    written, kept = _by_form(columns)
+    by_rows, by_factors = _by_form(columns)
     terms = _of_pairs(rows, columns)
-    terms += _terms_of_xla(rows, columns, kept)
+    terms += _terms_of_xla(rows, columns, by_factors)
     total = _sum(terms) if terms else None
-    total = _with_written(
-        total, rows, columns, written, lambda some, others: _sum([_rows_term(some, others, is_holomorphic)])
+    total = _plus_rows(
+        total, rows, columns, by_rows, lambda some, others: _sum([_rows_term(some, others, is_holomorphic)])
     )
     return total.astype(dtype_of(columns))
 
@@ -107,7 +107,7 @@ def _terms_of_xla(
 
 def _in_rust(rows: LogDerivatives, columns: LogDerivatives) -> jax.Array:
     """As :func:`_by_xla`; sums over pairs are left to XLA."""
-    written, kept = _by_form(columns)
+    by_rows, by_factors = _by_form(columns)
     some, *_ = jax.tree.leaves((columns.factors, columns.rows))
     n_columns, n_rows = len(some), len(jax.tree.leaves((rows.factors, rows.rows))[0])
     n_devices = n_columns // n_rows
@@ -118,9 +118,9 @@ def _in_rust(rows: LogDerivatives, columns: LogDerivatives) -> jax.Array:
     def of(terms: list[tuple[str, Any]]) -> jax.Array:
         return ffi.gram_tiles(terms, place, shape, dtype_of(columns), side)
 
-    terms = _terms(rows, columns, kept)
+    terms = _terms(rows, columns, by_factors)
     total = of(terms) if terms else None
-    total = _with_written(total, rows, columns, written, lambda some, others: of([_rows_in_rust(some, others)]))
+    total = _plus_rows(total, rows, columns, by_rows, lambda some, others: of([_rows_in_rust(some, others)]))
     total = completed(total, side) if n_devices > 1 else total
     pairs = _of_pairs(rows, columns)
     return total + _sum(pairs).astype(total.dtype) if pairs else total
@@ -152,8 +152,8 @@ def written_reason(rows: LogDerivatives, n_samples: int) -> Reason | None:
     """
     if rows.pairs:
         return Reason("rows of pairs of sites are a part of it", ReasonKind.NO_FACTORS)
-    written = [factors for factors in rows.factors.values() if cost_of(factors, n_samples).prefers_rows]
-    n_bytes = sum(n_samples * _bytes_of_rows(factors) // len(factors.x) for factors in written)
+    by_rows = [factors for factors in rows.factors.values() if cost_of(factors, n_samples).prefers_rows]
+    n_bytes = sum(n_samples * _bytes_of_rows(factors) // len(factors.x) for factors in by_rows)
     if n_bytes <= MEMORY:
         return None
     text = f"rows of factors would take {n_bytes / 2**20:.3g} MiB beside it, more than {MEMORY / 2**20:.3g}"
@@ -175,9 +175,9 @@ def solve_gram(rows: LogDerivatives, columns: LogDerivatives, right: jax.Array, 
         ``(n, C)``, whose mean over all samples is zero; P subtracts it. NaN where G with the shift isn't positive
         definite.
     """
-    written, kept = _by_form(columns)
-    terms = _terms(rows, columns, kept)
-    for leaf in written:
+    by_rows, by_factors = _by_form(columns)
+    terms = _terms(rows, columns, by_factors)
+    for leaf in by_rows:
         terms.append(_rows_in_rust(*(_flat(side.factors[leaf].rows()) for side in (rows, columns))))
     right = right.astype(jnp.result_type(dtype_of(columns), right))
     n_devices = len(right) // rows.n_samples
@@ -199,11 +199,11 @@ def _by_form(columns: LogDerivatives) -> tuple[list[int], list[int]]:
 
 
 def _of_pairs(rows: LogDerivatives, columns: LogDerivatives) -> list[_Term]:
-    of_tile = partial(Pairs.gram, is_holomorphic=columns.is_holomorphic)
+    of_tile = partial(PairDerivatives.gram, is_holomorphic=columns.is_holomorphic)
     return [(of_tile, rows.pairs[leaf], pairs) for leaf, pairs in columns.pairs.items()]
 
 
-def _with_written(
+def _plus_rows(
     total: jax.Array | None,
     rows: LogDerivatives,
     columns: LogDerivatives,
@@ -269,11 +269,11 @@ _LONG = 256
 
 def _joined(rows: dict[int, jax.Array], columns: dict[int, jax.Array]) -> Iterator[tuple[jax.Array, jax.Array]]:
     """Rows of all parameters that have no factors, short ones put together by their types."""
-    together: dict[Any, list[int]] = {}
+    joined: dict[Any, list[int]] = {}
     for leaf, array in rows.items():
         is_long = math.prod(array.shape[2:]) > _LONG
-        together.setdefault(leaf if is_long else array.dtype, []).append(leaf)
-    for leaves in together.values():
+        joined.setdefault(leaf if is_long else array.dtype, []).append(leaf)
+    for leaves in joined.values():
         some, others = (jnp.concatenate([_flat(side[leaf]) for leaf in leaves], axis=-1) for side in (rows, columns))
         yield some, others
 

@@ -1,4 +1,4 @@
-"""The Jacobian of ln ψ as NetKet has it, where somebody wants it written down."""
+"""The Jacobian of ln ψ in NetKet's layout, from the factors of the log-derivatives."""
 
 from collections.abc import Callable
 from functools import partial
@@ -54,7 +54,7 @@ def jacobian(
     )
     if mode == "complex" and not jnp.issubdtype(rows.network.dtype, jnp.complexfloating):
         raise TypeError("Cannot build the complex jacobian for a real-valued function.")
-    tree = on_each_device(partial(written, mode=mode, dense=dense), (True,))(rows)
+    tree = on_each_device(partial(jacobian_of, mode=mode, dense=dense), (True,))(rows)
     if pdf is None:
         if center:
             tree = jax.tree.map(lambda x: x - x.mean(axis=0, keepdims=True), tree)
@@ -68,7 +68,7 @@ def jacobian(
     return jax.tree.map(lambda x: weighted(x, jnp.sqrt(pdf)), tree) if _sqrt_rescale else tree
 
 
-def written(rows: LogDerivatives, mode: str, dense: bool) -> Any:
+def jacobian_of(rows: LogDerivatives, mode: str, dense: bool) -> Any:
     """The rows as a pytree of parameters, or ``(Ns, …, Np)`` if dense, in NetKet's layout for a mode.
 
     ``real`` and ``complex`` have derivatives by real and imaginary parts, ``holomorphic`` by complex parameters;

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ferroket.natural_gradient.pairs import Pairs
+from ferroket.natural_gradient.pairs import PairDerivatives
 from ferroket.natural_gradient.structure import Network, Product
 from ferroket.network import LaneFunction, UnreadableError, read_function
 from ferroket.reasons import Reason, ReasonKind
@@ -82,7 +82,7 @@ class LogDerivatives:
     """The rows of all parameters. Each is in one of the dictionaries, by its place among the leaves."""
 
     factors: dict[int, Factors]
-    pairs: dict[int, Pairs]
+    pairs: dict[int, PairDerivatives]
     rows: dict[int, jax.Array]
     """``(Ns, C, *parameter)``."""
     network: Network = field(repr=False)
@@ -133,7 +133,7 @@ class LogDerivatives:
         """The rows of each parameter, ``(Ns, C, *parameter)``."""
         rows = {**self.rows, **{leaf: pairs.rows() for leaf, pairs in self.pairs.items()}}
         for factors in self.factors.values():
-            rows.update(_written(factors, self.network))
+            rows.update(_rows_of_parameters(factors, self.network))
         return [rows[place].astype(leaf.dtype) for place, leaf in enumerate(self.network.leaves)]
 
     def part(self, first: Any, count: int) -> "LogDerivatives":
@@ -263,14 +263,14 @@ def by_xla(
     else:
         operands, deltas, rows = jax.lax.map(one, samples, batch_size=batch)
     found: list[Factors] = []
-    pairs: dict[int, list[Pairs]] = {}
+    pairs: dict[int, list[PairDerivatives]] = {}
     for product, x, delta in zip(products, operands, deltas, strict=True):
         if product.is_of_pairs:
             of_sum = delta.reshape(len(samples), n_components)
             if not is_complex(network.leaves[product.leaf]) or (network.is_sum_over_pairs and n_components == 1):
                 of_sum = of_sum.real  # with which the matrix is real, too
             numbers = x.reshape(len(samples), -1).astype(of_sum.real.dtype)
-            pairs.setdefault(product.leaf, []).append(Pairs(numbers, of_sum))
+            pairs.setdefault(product.leaf, []).append(PairDerivatives(numbers, of_sum))
             continue
         grouped = product.group(x, 1)
         if not grouped.size or not delta.size:  # of no positions: ln ψ doesn't depend on it
@@ -300,7 +300,7 @@ def _collect(
     network: Network,
     is_holomorphic: bool,
     found: Sequence[Factors],
-    pairs: dict[int, list[Pairs]],
+    pairs: dict[int, list[PairDerivatives]],
     rows: dict[int, jax.Array],
     shape: tuple[int, int],
 ) -> LogDerivatives:
@@ -320,7 +320,7 @@ def _collect(
         for one in sums:
             rows[leaf] = rows[leaf] + one.rows() if leaf in rows else one.rows()
     for leaf, parts in of_leaf.items():
-        written = parts
+        with_rows = parts
         if leaf not in rows and len({part.product.layout for part in parts}) == 1:
             x = jnp.concatenate([part.x for part in parts], axis=2)
             delta = jnp.concatenate([part.delta for part in parts], axis=3)
@@ -328,9 +328,9 @@ def _collect(
             if not joined.prefer_rows:
                 kept[leaf] = joined
                 continue
-            written = [joined]
-        for part in written:
-            for place, more in _written(part, network):
+            with_rows = [joined]
+        for part in with_rows:
+            for place, more in _rows_of_parameters(part, network):
                 rows[place] = rows[place] + more if place in rows else more
     known = {*rows, *kept_pairs, *(leaf for factors in kept.values() for leaf in leaves_of(factors.product))}
     for place, leaf in enumerate(network.leaves):
@@ -339,7 +339,7 @@ def _collect(
     return LogDerivatives(kept, kept_pairs, rows, network, is_holomorphic)
 
 
-def _written(factors: Factors, network: Network) -> Iterator[tuple[int, jax.Array]]:
+def _rows_of_parameters(factors: Factors, network: Network) -> Iterator[tuple[int, jax.Array]]:
     """The rows of each parameter that some factors belong to, ``(Ns, C, *parameter)``."""
     for product, part in factors.split(factors.rows()):
         yield product.leaf, jax.vmap(jax.vmap(partial(_to_parameter, product, network.leaves[product.leaf])))(part)

@@ -38,15 +38,15 @@ def room_beside(matrix: int) -> int:
     return max(whole - matrix, int(LEAST * whole))
 
 
-def chunk_of(of_sample: Any, n_samples: int, beside: int) -> int | None:
+def chunk_of(of_sample: Any, n_samples: int, bytes_of_matrix: int) -> int | None:
     """How many samples' log-derivatives a device holds at once; None for all of its own.
 
     Args:
         of_sample: Those of one sample, or their shapes.
         n_samples: How many there are on all devices.
-        beside: The bytes of what a device holds besides.
+        bytes_of_matrix: The bytes of what a device holds besides.
     """
-    of_each, room = bytes_of(of_sample), room_beside(beside)
+    of_each, room = bytes_of(of_sample), room_beside(bytes_of_matrix)
     return None if bytes_of_device(of_sample, n_samples) <= room else max(1, room // (COPIES * of_each))
 
 

@@ -26,7 +26,7 @@ def log_derivatives_of(
     mode: str,
     chunk_size: int | None = None,
     is_holomorphic: bool | None = None,
-    beside: Callable[[LogDerivatives], int] | None = None,
+    bytes_of_matrix: Callable[[LogDerivatives], int] | None = None,
 ) -> Derivatives:
     """The log-derivatives for samples ``(Ns, N)``, on each device for those that it holds.
 
@@ -41,12 +41,12 @@ def log_derivatives_of(
         chunk_size: How many samples a device differentiates at once; by default as many as
             :data:`~ferroket.natural_gradient.log_derivatives.MEMORY` has room for.
         is_holomorphic: False for two rows of a sample where one complex row would do.
-        beside: From the log-derivatives of a sample, as shapes, to the bytes of what a device holds beside those of
-            all: of the matrix that is made of them.
+        bytes_of_matrix: From the log-derivatives of a sample, as shapes, to the bytes of the matrix that is made of
+            those of all samples, on each device.
     """
     sample = jax.ShapeDtypeStruct((1, *samples.shape[1:]), samples.dtype)
     of_sample = log_derivatives_of_sample(log_psi, parameters, state, sample, mode, is_holomorphic)
-    at_once = chunk_of(of_sample, len(samples), 0 if beside is None else beside(of_sample))
+    at_once = chunk_of(of_sample, len(samples), 0 if bytes_of_matrix is None else bytes_of_matrix(of_sample))
     if at_once is not None:
         network = read(log_psi, parameters, state, samples[0], is_holomorphic)
         return DerivativesInChunks(

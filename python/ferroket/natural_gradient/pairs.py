@@ -16,7 +16,7 @@ from ferroket.models.pairs import sum_over_pairs
 
 @partial(jax.tree_util.register_dataclass, data_fields=["x", "delta"], meta_fields=[])
 @dataclass(frozen=True)
-class Pairs:
+class PairDerivatives:
     """Rows ``G_ij = δ x_i x_j`` of a sum ``y = Σ_{i>j} W_ij x_i x_j``, in the order of :func:`numpy.tril_indices`."""
 
     x: jax.Array
@@ -43,7 +43,7 @@ class Pairs:
         first, second = self._places
         return self.delta[:, :, None] * (self.x[:, first] * self.x[:, second])[:, None]
 
-    def gram(self, columns: "Pairs", is_holomorphic: bool = False) -> jax.Array:
+    def gram(self, columns: "PairDerivatives", is_holomorphic: bool = False) -> jax.Array:
         """Products G·G'* with the rows of others, ``(Ns, C, Ns', C)``; their real parts unless ln ψ is holomorphic.
 
         They are ``δ δ'* Σ_{i>j} y_i y_j``, and the sum is ``((Σ y)² − Σ y²)/2`` for y = x x'.

@@ -66,10 +66,10 @@ def update_by_ntk(
     settings: dict[str, Any] = {"mode": mode, "chunk_size": chunk_size, "is_holomorphic": is_holomorphic}
     n_samples = len(samples)
 
-    def beside(of_sample: LogDerivatives) -> int:
+    def bytes_of_matrix(of_sample: LogDerivatives) -> int:
         return bytes_of_kernel(of_sample, n_samples, why_written(of_sample, n_samples, solver_fn) is not None)
 
-    rows = log_derivatives_of(log_psi, parameters, model_state, samples, **settings, beside=beside)
+    rows = log_derivatives_of(log_psi, parameters, model_state, samples, **settings, bytes_of_matrix=bytes_of_matrix)
     local_energies = local_energies.reshape(-1)
     right = _components(2 * (local_energies - local_energies.mean()) / jnp.sqrt(n_samples), rows, mode)
     treedef = jax.tree.structure(parameters)
@@ -166,7 +166,7 @@ def update_by_qgt(
         raise ValueError("proj_reg not implemented for SR")
     is_holomorphic = None if splits_reason(solver_fn, None) is None else False
     settings: dict[str, Any] = {"mode": mode, "chunk_size": chunk_size, "is_holomorphic": is_holomorphic}
-    rows = log_derivatives_of(log_psi, parameters, model_state, samples, **settings, beside=bytes_of_tensor)
+    rows = log_derivatives_of(log_psi, parameters, model_state, samples, **settings, bytes_of_matrix=bytes_of_tensor)
     mass = jnp.full(len(samples), 1 / len(samples)) if weights is None else weights / weights.sum()
     layout = layout_of(rows, mode)
     matrix = dense_tensor(rows, mass, layout)

@@ -12,12 +12,12 @@ from netket.hilbert import Fock
 from ferroket.operator.algebra.bounds import most_elements, most_elements_of_matrices
 from ferroket.operator.algebra.compiling import form_of_matrices
 from ferroket.operator.algebra.graph_hamiltonian import GraphHamiltonian
-from ferroket.operator.algebra.local_matrices import Entries, LocalTerms, sparse_matrix
 from ferroket.operator.algebra.registry import register
-from ferroket.operator.algebra.term_list import TermList, pattern_terms
-from ferroket.operator.algebra.validation import check_coefficient, lattice_edges, own
 from ferroket.operator.compiled import Form, LocalStates, Terms, local_states, site_bits
 from ferroket.operator.local_operator import LocalOperator
+from ferroket.operator.sums.local_matrices import Entries, LocalTerms, sparse_matrix
+from ferroket.operator.sums.term_list import TermList, pattern_terms
+from ferroket.operator.validation import check_coefficient, lattice_edges, own
 
 _NETKETS = (nk.operator.BoseHubbardJax, nk.operator.BoseHubbardNumba)
 _COEFFICIENTS = ("U", "V", "J", "mu")

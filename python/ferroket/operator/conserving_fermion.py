@@ -11,8 +11,8 @@ from netket.utils.numbers import is_scalar
 
 from ferroket._compat import netket
 from ferroket.operator.algebra.registry import register
-from ferroket.operator.algebra.validation import check_coefficient, check_dtype, is_traced
 from ferroket.operator.fermion_operator import NETKETS, FermionOperator2nd, Term
+from ferroket.operator.validation import check_coefficient, check_dtype, is_traced
 
 
 @register(netket.ParticleNumberConserving)

@@ -5,9 +5,9 @@ from typing import Any
 import jax.numpy as jnp
 
 from ferroket.operator.algebra.registry import register
-from ferroket.operator.algebra.validation import lattice_edges, one_for_each
 from ferroket.operator.conserving_fermion import ParticleNumberAndSpinConservingFermioperator2nd
 from ferroket.operator.fermion_operator import Term
+from ferroket.operator.validation import lattice_edges, one_for_each
 
 
 @register()

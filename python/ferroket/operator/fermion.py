@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from netket.operator import fermion as _netkets
 
-from ferroket.operator.algebra.validation import check_fermions, lattice_edges, one_for_each
 from ferroket.operator.fermion_operator import FermionOperator2nd, Term
+from ferroket.operator.validation import check_fermions, lattice_edges, one_for_each
 
 
 def destroy(hilbert: Any, site: int, sz: int | None = None, cutoff: float = 1e-10, dtype: Any = None) -> Any:

@@ -11,10 +11,10 @@ from ferroket._compat.netket import order_of
 from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.algebra.compiling import compile_terms
 from ferroket.operator.algebra.registry import register
-from ferroket.operator.algebra.term_list import TermList
 from ferroket.operator.algebra.traces import trace
-from ferroket.operator.algebra.validation import check_coefficient, check_dtype, check_hilbert, promoted, tolerance
 from ferroket.operator.compiled.masks import site_bits, words_of
+from ferroket.operator.sums.term_list import TermList
+from ferroket.operator.validation import check_coefficient, check_dtype, check_hilbert, promoted, tolerance
 
 Term = tuple[tuple[int, int], ...]
 """A product of operators, each an orbital and 1 for creation or 0 for annihilation."""

@@ -4,8 +4,8 @@ from typing import Any
 
 import netket as nk
 
-from ferroket.operator.algebra.validation import check_graph
 from ferroket.operator.local_operator import LocalOperator
+from ferroket.operator.validation import check_graph
 
 
 def GraphOperator(

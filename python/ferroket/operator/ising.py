@@ -10,13 +10,14 @@ import numpy as np
 from netket.utils.numbers import StaticZero
 
 from ferroket.operator.algebra.graph_hamiltonian import GraphHamiltonian
-from ferroket.operator.algebra.local_matrices import sparse_matrix
 from ferroket.operator.algebra.registry import register
-from ferroket.operator.algebra.sectors import functions_of, leaving, sectors, site_limits
-from ferroket.operator.algebra.validation import check_coefficient, is_traced, lattice_edges, own, two_local_states
-from ferroket.operator.compiled import Form, Restricted, Terms, local_states, site_bits
+from ferroket.operator.compiled import Form, Terms, local_states, site_bits
 from ferroket.operator.compiled.ising import ising_elements
+from ferroket.operator.constraints.hilbert import conserved_charges, constraint_functions, site_limits, violation_error
+from ferroket.operator.constraints.projected_form import Projected
 from ferroket.operator.local_operator import LocalOperator
+from ferroket.operator.sums.local_matrices import sparse_matrix
+from ferroket.operator.validation import check_coefficient, is_traced, lattice_edges, own, two_local_states
 
 _NETKETS = (nk.operator.IsingJax, nk.operator.IsingNumba)
 
@@ -61,7 +62,7 @@ class Ising(GraphHamiltonian, nk.operator.IsingJax):
             check_coefficient("h", h, dtype)
         check_coefficient("J", J, dtype)
         super().__init__(hilbert, graph=edges, h=h, J=J, dtype=dtype)
-        self._check_sectors()
+        self._check_conserved_charges()
 
     @classmethod
     def from_netket(cls, operator: Any) -> Self:
@@ -71,18 +72,18 @@ class Ising(GraphHamiltonian, nk.operator.IsingJax):
 
     def _with(self, values: Sequence[Any]) -> Self:
         new = super()._with(values)
-        new._check_sectors()
+        new._check_conserved_charges()
         return new
 
-    def _check_sectors(self) -> None:
+    def _check_conserved_charges(self) -> None:
         """Raises the error for a field in a space that fixes a sum of local states."""
-        conserved, _ = sectors(self.hilbert)
+        conserved, _ = conserved_charges(self.hilbert)
         if conserved and not isinstance(self._h, StaticZero):
-            sector = conserved[0]
-            step = 1 if sector.total < len(sector.sites) else -1
+            charge = conserved[0]
+            step = 1 if charge.total < len(charge.sites) else -1
             before, after = list(self.hilbert.local_states)[::step]
-            raise leaving(
-                self.hilbert, sector, f"the local state {before:g} of a site", f"the local state {after:g}", step
+            raise violation_error(
+                self.hilbert, charge, f"the local state {before:g} of a site", f"the local state {after:g}", step
             )
 
     def _compile(self) -> Form:
@@ -105,7 +106,7 @@ class Ising(GraphHamiltonian, nk.operator.IsingJax):
             max_conn_size=self.max_conn_size,
         )
         # These terms look at no other fermions of a site.
-        return Restricted(form, functions_of(self.hilbert)) if site_limits(self.hilbert) else form
+        return Projected(form, constraint_functions(self.hilbert)) if site_limits(self.hilbert) else form
 
     # Connected elements
 
@@ -130,7 +131,7 @@ class Ising(GraphHamiltonian, nk.operator.IsingJax):
                 site and value. JAX raises it when the result is used. On other platforms than CPUs the matrix
                 elements of that sample are NaN instead.
         """
-        if functions_of(self.hilbert):
+        if constraint_functions(self.hilbert):
             return super().get_conn_padded(x)
         xp, mels = _elements(self, x)
         return xp, mels

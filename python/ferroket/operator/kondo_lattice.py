@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from ferroket.operator.algebra.sectors import limits_of_sites
-from ferroket.operator.algebra.validation import lattice_edges, one_for_each
+from ferroket.operator.constraints.hilbert import occupation_limits
 from ferroket.operator.fermion import hopping, spin_coupling
+from ferroket.operator.validation import lattice_edges, one_for_each
 
 
 def KondoLattice(hilbert: Any, graph: Any, t: Any = 1.0, J: Any = 1.0, dtype: Any = None) -> Any:
@@ -35,7 +35,7 @@ def KondoLattice(hilbert: Any, graph: Any, t: Any = 1.0, J: Any = 1.0, dtype: An
             fermions than 1; if the graph doesn't fit the space; or if there are more or fewer amplitudes than edges, or
             couplings than sites.
     """
-    limits = limits_of_sites(hilbert)
+    limits = occupation_limits(hilbert)
     n_sites = len(limits) // 2
     if len(limits) % 2 or any(limit != (1, 1) for limit in limits[n_sites:]):
         raise ValueError(

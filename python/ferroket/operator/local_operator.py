@@ -12,18 +12,18 @@ from netket.utils.numbers import is_scalar
 
 from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.algebra.compiling import compile_matrices, compile_terms
-from ferroket.operator.algebra.local_matrices import (
+from ferroket.operator.algebra.registry import register
+from ferroket.operator.algebra.traces import trace
+from ferroket.operator.constraints.hilbert import conserved_charges
+from ferroket.operator.sums.local_matrices import (
     Entries,
     LocalTerms,
     cluster_parts,
     sparse_matrix,
     to_terms,
 )
-from ferroket.operator.algebra.registry import register
-from ferroket.operator.algebra.sectors import sectors
-from ferroket.operator.algebra.term_list import TermList
-from ferroket.operator.algebra.traces import trace
-from ferroket.operator.algebra.validation import (
+from ferroket.operator.sums.term_list import TermList
+from ferroket.operator.validation import (
     check_coefficient,
     check_dtype,
     check_hilbert,
@@ -144,7 +144,7 @@ class LocalOperator(Accelerated, nk.operator.LocalOperatorJax):
     def _trace(self) -> complex | None:
         if has_two_states(self.hilbert):
             return trace(self._terms(), self.hilbert)
-        conserved, complete = sectors(self.hilbert)
+        conserved, complete = conserved_charges(self.hilbert)
         if conserved or not complete:
             return None
         sizes = [int(size) for size in self.hilbert.shape]

@@ -11,10 +11,10 @@ from ferroket._compat.netket import cutoff_of
 from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.algebra.compiling import compile_terms, in_fewer_terms
 from ferroket.operator.algebra.registry import register
-from ferroket.operator.algebra.term_list import TermList
 from ferroket.operator.algebra.traces import trace
-from ferroket.operator.algebra.validation import check_dtype, check_hilbert, has_two_states, tolerance
 from ferroket.operator.compiled.masks import popcount, site_bits
+from ferroket.operator.sums.term_list import TermList
+from ferroket.operator.validation import check_dtype, check_hilbert, has_two_states, tolerance
 
 _NETKETS = (nk.operator.PauliStringsJax, nk.operator.PauliStringsNumba)
 

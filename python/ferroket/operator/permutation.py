@@ -9,7 +9,7 @@ from netket.operator import permutation as netkets_permutation
 from netket.utils.group import Permutation
 
 from ferroket.operator.algebra.combining import multiply
-from ferroket.operator.algebra.rearranging import Rearranging, check_sectors
+from ferroket.operator.algebra.rearranging import Rearranging, check_conserved_charges
 from ferroket.operator.algebra.registry import register
 from ferroket.operator.compiled import Form, local_states
 from ferroket.operator.compiled.rearrangement import rearrangement
@@ -100,7 +100,7 @@ class PermutationOperator(_Permutation, netkets_permutation.PermutationOperator)
                 f"the permutation takes site {site} to site {int(self._order[site])}, which has other local states: "
                 "only sites that are alike can be exchanged"
             )
-        check_sectors(hilbert, self._order)
+        check_conserved_charges(hilbert, self._order)
 
 
 @register(netkets_permutation.PermutationOperatorFermion)
@@ -130,7 +130,7 @@ class PermutationOperatorFermion(_Permutation, netkets_permutation.PermutationOp
                 "nk.hilbert.SpinOrbitalFermions"
             )
         if isinstance(permutation, Permutation) and permutation.permutation_array.size == hilbert.size:
-            check_sectors(hilbert, np.asarray(permutation.permutation_array))
+            check_conserved_charges(hilbert, np.asarray(permutation.permutation_array))
         super().__init__(hilbert, permutation, dtype=dtype)
 
 

@@ -9,12 +9,12 @@ from netket.hilbert import Spin, SpinOrbitalFermions
 from netket.operator import DiscreteJaxOperator
 
 from ferroket._compat.netket import SPIN_FLIPS, SpinFlipBase
-from ferroket.operator.algebra.rearranging import Rearranging, check_sectors
+from ferroket.operator.algebra.rearranging import Rearranging, check_conserved_charges
 from ferroket.operator.algebra.registry import register
-from ferroket.operator.algebra.sectors import leaving, sectors
-from ferroket.operator.algebra.term_list import TermList
 from ferroket.operator.compiled import Form, site_bits
 from ferroket.operator.compiled.rearrangement import rearrangement
+from ferroket.operator.constraints.hilbert import conserved_charges, violation_error
+from ferroket.operator.sums.term_list import TermList
 
 
 @register(*SPIN_FLIPS)
@@ -38,10 +38,10 @@ class SpinFlipOperator(Rearranging, SpinFlipBase):
         DiscreteJaxOperator.__init__(self, hilbert)
         self._dtype = jnp.dtype(dtype)
         if isinstance(hilbert, Spin):
-            for sector in sectors(hilbert)[0]:
-                change = len(sector.sites) * (hilbert.local_size - 1) - 2 * sector.total
+            for charge in conserved_charges(hilbert)[0]:
+                change = len(charge.sites) * (hilbert.local_size - 1) - 2 * charge.total
                 if change:
-                    raise leaving(hilbert, sector, "the local states of all sites", "their opposites", change)
+                    raise violation_error(hilbert, charge, "the local states of all sites", "their opposites", change)
         elif not isinstance(hilbert, SpinOrbitalFermions):
             raise TypeError(
                 f"SpinFlipOperator acts on spins or on fermions with spin, not on {hilbert!r}: take nk.hilbert.Spin or "
@@ -53,7 +53,7 @@ class SpinFlipOperator(Rearranging, SpinFlipBase):
                 "hasn't: give it s=1/2 and n_fermions_per_spin"
             )
         else:
-            check_sectors(hilbert, self._parts[0])
+            check_conserved_charges(hilbert, self._parts[0])
 
     @property
     def _parts(self) -> tuple[np.ndarray, float, bool]:

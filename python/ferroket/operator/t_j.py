@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ferroket.operator.algebra.sectors import limits_of_sites
+from ferroket.operator.constraints.hilbert import occupation_limits
 from ferroket.operator.fermion import coulomb_inter, hopping, spin_coupling
 
 
@@ -37,7 +37,7 @@ def TJ(hilbert: Any, graph: Any, t: Any = 1.0, J: Any = 1.0, V: Any = None, dtyp
             fewer amplitudes than edges.
     """
     hops = hopping(hilbert, graph, t, dtype)
-    if any(most > 1 for _, most in limits_of_sites(hilbert)):
+    if any(most > 1 for _, most in occupation_limits(hilbert)):
         raise ValueError(
             f"TJ is a model without double occupancy, which {hilbert!r} allows: give the space "
             f"constraint=fk.hilbert.SiteOccupations({hilbert.n_orbitals}, maximum=1)"

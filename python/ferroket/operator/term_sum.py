@@ -11,9 +11,9 @@ from netket.utils.numbers import is_scalar
 from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.algebra.compiling import compile_terms
 from ferroket.operator.algebra.registry import register
-from ferroket.operator.algebra.term_list import TermList
 from ferroket.operator.algebra.traces import trace
-from ferroket.operator.algebra.validation import check_coefficient
+from ferroket.operator.sums.term_list import TermList
+from ferroket.operator.validation import check_coefficient
 
 
 @register()

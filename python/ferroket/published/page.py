@@ -83,7 +83,8 @@ def seconds_on_a_node(log: dict[str, Any]) -> float:
 
     The ranks share what a step cost, but for the model's rest. Each is sent no more than all log-derivatives.
     """
-    from ferroket.bench.prediction import Network, Work, seconds  # imports JAX, and a run has to prepare MPI before
+    # It imports JAX, and a run has to prepare MPI before.
+    from ferroket.bench.prediction import Interconnect, Work, seconds
 
     segments = [Segment(**segment) for segment in log["segments"]]
     steps, samples = sum(segment.steps for segment in segments), log["final"]["samples_of_a_step"]
@@ -100,7 +101,7 @@ def seconds_on_a_node(log: dict[str, Any]) -> float:
         gathered=8.0 * samples * log["final"]["parameters"],
         collectives=_COLLECTIVES,
     )
-    return steps * sum(seconds(work, NODE, unknowns, Network()).values())
+    return steps * sum(seconds(work, NODE, unknowns, Interconnect()).values())
 
 
 def with_error(value: float, error: float) -> str:

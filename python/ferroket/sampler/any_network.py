@@ -21,11 +21,11 @@ from ferroket.ansatz.amplitudes import first_and_step
 from ferroket.ansatz.determinants import with_primitives
 from ferroket.ansatz.first_layer import IMMODERATE, FirstLayer, are_moderate
 from ferroket.ansatz.verification import TRACED, Subject, are_traced, cached_answer, mismatch_reason, shapes_of
-from ferroket.ffi import Chains, Layer, chain_proposals
+from ferroket.ffi import Chains, FirstLayerTables, chain_proposals
 from ferroket.network import Structure, structure
 from ferroket.operator import compiled
-from ferroket.operator.algebra.sectors import own_constraints
-from ferroket.operator.compiled import Constraints, LocalStates, allowed
+from ferroket.operator.compiled import LocalStates
+from ferroket.operator.constraints.hilbert import Constraints, allowed, user_constraints
 from ferroket.reasons import Reason
 
 Carry = tuple[Chains, jax.Array, jax.Array, jax.Array]
@@ -37,7 +37,7 @@ _NOWHERE = np.iinfo(np.uint16).max
 
 def samples(
     sampler: Any,
-    machine: Any,
+    model: Any,
     parameters: Any,
     state: Any,
     numbers: jax.Array,
@@ -51,7 +51,7 @@ def samples(
 
     Args:
         sampler: The sampler.
-        machine: The model.
+        model: The model.
         parameters: Its variables.
         state: The sampler's state, with configurations ``(C, N)``.
         numbers: The number of each chain, ``(C,)``, on which its random numbers depend.
@@ -68,8 +68,8 @@ def samples(
     rule = sampler.rule
     sites = compiled.local_states(sampler.hilbert)
     first, step = (values.astype(state.σ.dtype) for values in first_and_step(sites, float))
-    constraints = own_constraints(sampler.hilbert)
-    network = _Network(machine.apply, sampler.chunk_size, constraints, updates)
+    constraints = user_constraints(sampler.hilbert)
+    network = _NetworkEvaluator(model.apply, sampler.chunk_size, constraints, updates)
     counts = {"length": length, "n_log_probs": n_log_probs, "kept": rule.kept, "n_speculative": n_speculative}
     attributes = {"rule": rule.name, "sweep": sampler.sweep_size, **dict(rule.attributes)}
     run = functools.partial(_run, network, sites=sites, **counts, **attributes)
@@ -89,19 +89,19 @@ def samples(
     return result
 
 
-def structure_of(sampler: Any, machine: Any, parameters: Any) -> Structure:
+def structure_of(sampler: Any, model: Any, parameters: Any) -> Structure:
     """What of a model is evaluated in another way along the chains of a sampler.
 
     What is found in its program is compared with it by value, once; that its tables are finite and of moderate range,
     each time.
     """
-    subject = subject_of(sampler, machine)
+    subject = subject_of(sampler, model)
 
     def answer() -> Structure | Reason:
         found = _found_in(subject, parameters)
         if found.first_layer is None:
             return found
-        reason = mismatch_reason(_as_found(found, subject), machine.apply, parameters, subject.configurations())
+        reason = mismatch_reason(_as_found(found, subject), model.apply, parameters, subject.configurations())
         if reason is TRACED:
             return TRACED
         return found if reason is None else _not_updated(reason)
@@ -118,14 +118,14 @@ def _not_updated(reason: Reason) -> Structure:
     return Structure(reason=reason.after("its first layer isn't updated: "))
 
 
-def subject_of(sampler: Any, machine: Any) -> Subject:
+def subject_of(sampler: Any, model: Any) -> Subject:
     """A model as a sampler asks about it."""
-    return Subject(machine, machine.apply, sampler.hilbert, np.dtype(sampler.dtype))
+    return Subject(model, model.apply, sampler.hilbert, np.dtype(sampler.dtype))
 
 
 def _found_in(subject: Subject, parameters: Any) -> Structure:
     variables, x = shapes_of(parameters), subject.like_one()
-    network = _Network(subject.log_psi, None, own_constraints(subject.hilbert), True)
+    network = _NetworkEvaluator(subject.log_psi, None, user_constraints(subject.hilbert), True)
     log_psi = jax.eval_shape(subject.log_psi, variables, jax.ShapeDtypeStruct((1, *x.shape), x.dtype))
     return network.structure(variables, x, _dtype(log_psi.dtype))
 
@@ -159,7 +159,7 @@ def _dtype(log_psi: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class _Network:
+class _NetworkEvaluator:
     """A network as chains ask about it, on one device."""
 
     apply: Callable[[Any, jax.Array], jax.Array]
@@ -207,7 +207,7 @@ class _Network:
 
 
 def _run(
-    network: _Network,
+    network: _NetworkEvaluator,
     x: jax.Array,
     log_prob: jax.Array,
     numbers: jax.Array,
@@ -232,7 +232,9 @@ def _run(
     found = network.structure(variables, x[0], dtype)
     layer, behind = found.first_layer, found.rest
     if layer is None:
-        tables = Layer(jnp.zeros(0, dtype), jnp.zeros((sites.n_sites, max(sites.sizes, default=1) - 1, 0), dtype))
+        tables = FirstLayerTables(
+            jnp.zeros(0, dtype), jnp.zeros((sites.n_sites, max(sites.sizes, default=1) - 1, 0), dtype)
+        )
     else:
         tables = layer.tables(variables, sites, x.dtype, dtype)
     chains = Chains.starting(index, log_prob.astype(dtype), length, n_log_probs, kept, len(tables.constant))

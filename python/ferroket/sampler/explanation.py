@@ -6,7 +6,7 @@ from netket.vqs import MCState
 
 from ferroket._compat.netket import sampled_model_of
 from ferroket.network import Plan
-from ferroket.operator.algebra.sectors import own_constraints, sectors
+from ferroket.operator.constraints.hilbert import conserved_charges, user_constraints
 from ferroket.reasons import Reason, ReasonKind
 from ferroket.sampler import patching
 from ferroket.sampler.chains import is_netkets, plan
@@ -34,8 +34,8 @@ def explain(vstate: Any) -> Plan:
     found = plan(sampler, *sampled_model_of(vstate), vstate.chain_length)
     if not is_netkets(sampler) or patching.is_enabled():
         return found
-    keeps_limits = isinstance(sampler.rule, SiteExchangeRule) and not own_constraints(sampler.hilbert)
-    stays = sectors(sampler.hilbert)[1] or keeps_limits
+    keeps_limits = isinstance(sampler.rule, SiteExchangeRule) and not user_constraints(sampler.hilbert)
+    stays = conserved_charges(sampler.hilbert)[1] or keeps_limits
     leaves = "" if stays else ", whose moves may lead out of the Hilbert space"
     text = f"the sampler is NetKet's{leaves}: call fk.enable(), or take the one of fk.sampler"
     reason = Reason(text, ReasonKind.NOT_ENABLED)

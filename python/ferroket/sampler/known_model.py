@@ -17,14 +17,14 @@ from ferroket.operator import compiled
 
 
 def samples(
-    sampler: Any, ansatz: Ansatz, machine: Any, parameters: Any, state: Any, key: jax.Array, length: int
+    sampler: Any, ansatz: Ansatz, model: Any, parameters: Any, state: Any, key: jax.Array, length: int
 ) -> tuple[jax.Array, jax.Array]:
     """The samples of a sampler whose rule is one of the kernels, and how many moves of each chain were accepted.
 
     Args:
         sampler: The sampler, on sites with two local states.
-        ansatz: That of the machine.
-        machine: The model.
+        ansatz: That of the model.
+        model: The model.
         parameters: Its variables.
         state: The sampler's state, with configurations ``(C, N)``.
         key: What the random numbers depend on.
@@ -36,7 +36,7 @@ def samples(
     rule, dtype = sampler.rule, state.σ.dtype
     parts = jnp.result_type(dtype, *jax.tree.leaves(parameters))
     first, step = first_and_step(compiled.local_states(sampler.hilbert), parts)
-    amplitudes = ansatz.amplitudes(machine, parameters, first, step).log_modulus().for_kernels()
+    amplitudes = ansatz.amplitudes(model, parameters, first, step).log_modulus().for_kernels()
     static: dict[str, Any] = {
         "rule": rule.name,
         "sweep": sampler.sweep_size,
@@ -57,9 +57,9 @@ def samples(
     return result
 
 
-def log_probabilities(sampler: Any, machine: Any, parameters: Any, x: jax.Array) -> jax.Array:
+def log_probabilities(sampler: Any, model: Any, parameters: Any, x: jax.Array) -> jax.Array:
     """The logarithms of |ψ|^p of configurations ``(C, L, N)``, by the model itself."""
-    log_psi = with_primitives(machine.apply)
+    log_psi = with_primitives(model.apply)
 
     def local(parameters: Any, power: jax.Array, x: jax.Array) -> jax.Array:
         apply = nkjax.apply_chunked(log_psi, in_axes=(None, 0), chunk_size=sampler.chunk_size, axis_0_is_sharded=False)

@@ -99,6 +99,6 @@ def _agreed(seconds: float) -> float:
 
 
 @functools.lru_cache(maxsize=256)
-def search(rule: str, machine: Any, hilbert: Any, n_chains: int, sweep: int, length: int) -> Search:
+def search(rule: str, model: Any, hilbert: Any, n_chains: int, sweep: int, length: int) -> Search:
     """The search of calls that are alike: with this rule and model, so many chains, and so many moves."""
     return Search()

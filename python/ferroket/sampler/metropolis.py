@@ -12,7 +12,7 @@ from ferroket._compat.signatures import with_arguments_of
 from ferroket.ansatz.determinants import WithPrimitives
 from ferroket.operator import accelerate
 from ferroket.operator.algebra.accelerated import Accelerated
-from ferroket.operator.algebra.sectors import own_constraints
+from ferroket.operator.constraints.hilbert import user_constraints
 from ferroket.sampler import chains
 from ferroket.sampler.rules import SiteExchangeRule
 from ferroket.sampler.transition_rules import leaves_constraint
@@ -47,7 +47,7 @@ class MetropolisSampler(nk.sampler.MetropolisSampler):
         clusters = getattr(rule, "clusters", None)
         if clusters is not None and not isinstance(clusters, jax.core.Tracer):
             _check_clusters(np.asarray(clusters), hilbert.size)
-        own_constraints(hilbert)  # raises the error if there is one that can't be kept
+        user_constraints(hilbert)  # raises the error if there is one that can't be kept
         reason = leaves_constraint(rule, hilbert)
         if reason is not None:
             raise ValueError(reason)

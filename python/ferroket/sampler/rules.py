@@ -11,7 +11,7 @@ from netket.sampler.rules import MetropolisRule
 from netket.utils import struct
 
 from ferroket.hilbert.site_occupations import limits_of
-from ferroket.operator.algebra.validation import lattice_edges
+from ferroket.operator.validation import lattice_edges
 
 __all__ = ["SiteExchangeRule"]
 

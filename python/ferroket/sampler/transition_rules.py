@@ -12,10 +12,16 @@ from netket.sampler.rules import ExchangeRule, FermionHopRule, LocalRule
 
 from ferroket._compat.netket import HamiltonianRule
 from ferroket.ffi import Attribute, ExchangeArguments, SwapArguments
-from ferroket.operator.algebra.sectors import Sector, SiteLimit, own_constraints, sectors, site_limits
 from ferroket.operator.cache import accelerated
 from ferroket.operator.compiled import Matrices, Terms, local_states
-from ferroket.reasons import OWN_CONSTRAINT, Reason, ReasonKind
+from ferroket.operator.constraints.hilbert import (
+    ConservedCharge,
+    SiteLimit,
+    conserved_charges,
+    site_limits,
+    user_constraints,
+)
+from ferroket.reasons import USER_CONSTRAINT, Reason, ReasonKind
 from ferroket.sampler.rules import SiteExchangeRule
 
 MATRICES = "matrices"
@@ -136,8 +142,8 @@ def _by_site(clusters: jax.Array, weights: jax.Array, n_sites: int) -> ExchangeA
 
 
 def _hamiltonian(rule: Any, hilbert: Any) -> KernelRule | Reason:
-    if own_constraints(hilbert):
-        return OWN_CONSTRAINT
+    if user_constraints(hilbert):
+        return USER_CONSTRAINT
     if rule.operator.hilbert != hilbert:
         return Reason("the rule's operator acts on another Hilbert space", ReasonKind.HILBERT_SPACE)
     operator = accelerated(rule.operator)
@@ -158,7 +164,7 @@ def leaves_constraint(rule: Any, hilbert: Any) -> str | None:
             f"the rule exchanges {rule.n_orbitals} sites with {rule.n_spins} spins, which aren't those of {hilbert!r}: "
             "make it with the sampler's Hilbert space"
         )
-    conserved, _ = sectors(hilbert)
+    conserved, _ = conserved_charges(hilbert)
     if not conserved:
         return None
     if type(rule) is LocalRule:
@@ -169,9 +175,9 @@ def leaves_constraint(rule: Any, hilbert: Any) -> str | None:
     if type(rule) in (ExchangeRule, FermionHopRule) and not isinstance(rule.clusters, jax.core.Tracer):
         crossing = _crossing(np.asarray(rule.clusters), conserved, hilbert.size)
         if crossing is not None:
-            pair, sector = crossing
+            pair, charge = crossing
             return (
-                f"the cluster {pair} is exchanged, but {hilbert!r} fixes {_in_words(sector)}, so that this would leave "
+                f"the cluster {pair} is exchanged, but {hilbert!r} fixes {_in_words(charge)}, so that this would leave "
                 "the space: take clusters within the sites whose sum is fixed"
             )
     return None
@@ -184,15 +190,15 @@ def _orbitals_and_spins(hilbert: Any) -> tuple[int, int] | None:
 
 
 def _constrained(hilbert: Any) -> Reason | None:
-    if sectors(hilbert)[0] or site_limits(hilbert):
+    if conserved_charges(hilbert)[0] or site_limits(hilbert):
         text = "the Hilbert space has a constraint that a change of one site breaks"
         return Reason(text, ReasonKind.TRANSITION_RULE)
     return None
 
 
 def _not_conserved(clusters: Any, hilbert: Any) -> Reason | None:
-    conserved, _ = sectors(hilbert)
-    if all(len(sector.sites) == hilbert.size for sector in conserved):
+    conserved, _ = conserved_charges(hilbert)
+    if all(len(charge.sites) == hilbert.size for charge in conserved):
         return None
     if isinstance(clusters, jax.core.Tracer):
         text = "the clusters are traced, and can't be compared with the sums of sites that the Hilbert space fixes"
@@ -203,15 +209,17 @@ def _not_conserved(clusters: Any, hilbert: Any) -> Reason | None:
     return None
 
 
-def _crossing(clusters: np.ndarray, conserved: list[Sector], n_sites: int) -> tuple[tuple[int, ...], Sector] | None:
-    """A cluster of which one site belongs to a sector and the other doesn't, if there is one."""
-    for sector in conserved:
-        belongs = np.isin(np.arange(n_sites), sector.sites)
+def _crossing(
+    clusters: np.ndarray, conserved: list[ConservedCharge], n_sites: int
+) -> tuple[tuple[int, ...], ConservedCharge] | None:
+    """A cluster of which a conserved charge sums one site but not the other, if there is one."""
+    for charge in conserved:
+        belongs = np.isin(np.arange(n_sites), charge.sites)
         (crossing,) = np.nonzero(belongs[clusters[:, 0]] != belongs[clusters[:, 1]])
         if crossing.size:
-            return tuple(int(site) for site in clusters[crossing[0]]), sector
+            return tuple(int(site) for site in clusters[crossing[0]]), charge
     return None
 
 
-def _in_words(sector: Sector) -> str:
-    return f"the sum of the sites {sector.sites[0]} to {sector.sites[-1]} to {sector.value:g}"
+def _in_words(charge: ConservedCharge) -> str:
+    return f"the sum of the sites {charge.sites[0]} to {charge.sites[-1]} to {charge.value:g}"

@@ -46,8 +46,8 @@ impl<'a> RbmArguments<AnyBuffer<'a>> {
         planes(&self.theta)
     }
 
-    /// The machine, on so many sites.
-    pub(crate) fn machine<T, A, const P: usize>(self, sites: usize) -> Result<Rbm<'a, T, A, P>, Error>
+    /// The restricted Boltzmann machine, on so many sites.
+    pub(crate) fn rbm<T, A, const P: usize>(self, sites: usize) -> Result<Rbm<'a, T, A, P>, Error>
     where
         T: Real + Element,
         A: Algebra<P>,
@@ -222,7 +222,7 @@ macro_rules! with_fermions {
 pub(crate) use with_fermions;
 
 /// Evaluates `$body` with the types of the amplitudes' tables and of their numbers, and how many planes these have.
-/// `$amplitudes` are the arguments, and `$pairs` says whether they are [`Pairs`](ferroket_kernels::numbers::Pairs).
+/// `$amplitudes` are the arguments, and `$pairs` says whether they are [`RealPairs`](ferroket_kernels::numbers::RealPairs).
 macro_rules! with_types {
     ($amplitudes:expr, $pairs:expr, ($T:ident, $A:ident, $P:ident) => $body:expr) => {{
         macro_rules! with {
@@ -233,7 +233,7 @@ macro_rules! with_types {
                 $body
             }};
         }
-        use ferroket_kernels::numbers::{Complexes, Pairs, Reals};
+        use ferroket_kernels::numbers::{Complexes, RealPairs, Reals};
         use ferroket_xla_ffi::DataType;
         let (dtype, planes) = $amplitudes.planes();
         match (dtype, planes, $pairs) {
@@ -241,8 +241,8 @@ macro_rules! with_types {
             (DataType::F64, 1, false) => with!(f64, Reals, 1),
             (DataType::F32, 2, false) => with!(f32, Complexes, 2),
             (DataType::F64, 2, false) => with!(f64, Complexes, 2),
-            (DataType::F32, 2, true) => with!(f32, Pairs, 2),
-            (DataType::F64, 2, true) => with!(f64, Pairs, 2),
+            (DataType::F32, 2, true) => with!(f32, RealPairs, 2),
+            (DataType::F64, 2, true) => with!(f64, RealPairs, 2),
             _ => Err(ferroket_xla_ffi::Error::invalid(format!(
                 "the tables have {planes} planes of {dtype}, but must have 1 or 2 (if pairs: 2) of float32 or float64"
             ))),

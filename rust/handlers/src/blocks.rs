@@ -16,7 +16,7 @@ const MIN_ELEMENTS: usize = 1 << 12;
 /// The most samples that a thread works on at once, if each has so many elements in memory, of so many bytes beside the
 /// changes.
 pub(crate) fn block_len<F: Form>(form: &F, elements: usize, bytes: usize) -> usize {
-    let sample = form.sites() * size_of::<LocalIndex>() + elements * (size_of::<F::Change>() + bytes);
+    let sample = form.sites() * size_of::<LocalIndex>() + elements * (size_of::<F::ElementChange>() + bytes);
     let len = (SCRATCH / sample.max(1)).max(F::GRAIN);
     // A part of those that are evaluated together would take as long as all of them.
     if len > F::LANES { len - len % F::LANES } else { len }

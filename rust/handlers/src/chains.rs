@@ -4,7 +4,7 @@ use crate::amplitudes::{
     JastrowArguments, PfaffianArguments, RbmArguments, SlaterArguments, with_fermions, with_types,
 };
 use crate::errors::invalid;
-use crate::products::{Machine, ProductArguments};
+use crate::products::{Ansatz, ProductArguments};
 use crate::rules::{check_indices, read_key, read_sweep, real_numbers, with_rule};
 use ferroket_kernels::amplitudes::{Walker, fermions, jastrow, product, rbm};
 use ferroket_kernels::numbers::Real;
@@ -55,8 +55,8 @@ fn call_rbm(frame: &Frame) -> Result<(), Error> {
         let amplitudes = RbmArguments::read(&mut args)?;
         args.finish()?;
         with_types!(amplitudes, false, (T, A, P) => {
-            let machine = amplitudes.machine::<T, A, P>(chains.sites())?;
-            chains.run(|| rbm::Walker::new(&machine), rule)
+            let rbm = amplitudes.rbm::<T, A, P>(chains.sites())?;
+            chains.run(|| rbm::Walker::new(&rbm), rule)
         })
     })
 }
@@ -105,8 +105,8 @@ fn call_product(frame: &Frame) -> Result<(), Error> {
     with_rule!(chains.frame, args, &chains.sizes, true, rule => {
         let factors = ProductArguments::read(frame, &mut args)?;
         args.finish()?;
-        let machines = factors.machines(chains.sites())?;
-        let walkers = || machines.iter().map(Machine::walker).collect::<Option<Vec<_>>>();
+        let ansatze = factors.ansatze(chains.sites())?;
+        let walkers = || ansatze.iter().map(Ansatz::walker).collect::<Option<Vec<_>>>();
         walkers().ok_or_else(|| Error::invalid("a factor has a phase, which chains have no use for"))?;
         chains.run(|| product::Walker::new(walkers().expect("they were made once")), rule)
     })

@@ -192,12 +192,12 @@ impl<F: Form> Sweep<'_, F> {
         pool: Pool,
         samples: Range<usize>,
         values: &[T],
-        found: &mut Found<F::Change, T>,
+        found: &mut Found<F::ElementChange, T>,
     ) -> Result<(), Error> {
         let (len, sites, width) = (samples.len(), self.form.sites(), self.form.max_elements());
         found.indices.resize(len * sites, 0);
         found.counts.resize(len, 0);
-        found.changes.resize(len * width, F::Change::default());
+        found.changes.resize(len * width, F::ElementChange::default());
         found.mels.resize(len * width, T::default());
         let parts = (
             Rows::new(&mut found.indices, sites),

@@ -15,7 +15,7 @@ pub(crate) trait Configurations<F: Form>: Sync {
     fn read(&self, samples: Range<usize>, indices: &mut [LocalIndex]) -> Result<(), ferroket_kernels::Error>;
 
     /// Writes the connected configurations of samples, one sample after the other, to the bytes of their rows.
-    fn write(&self, form: &F, samples: &[Connected<F::Change>], rows: &mut [u8]);
+    fn write(&self, form: &F, samples: &[Connected<F::ElementChange>], rows: &mut [u8]);
 }
 
 /// A sample and what leads to its connected configurations.
@@ -67,7 +67,7 @@ impl<F: Form, S: Sample + Element + Pod> Configurations<F> for Typed<'_, S> {
         Ok(())
     }
 
-    fn write(&self, form: &F, samples: &[Connected<F::Change>], rows: &mut [u8]) {
+    fn write(&self, form: &F, samples: &[Connected<F::ElementChange>], rows: &mut [u8]) {
         let mut sample = self.states.first();
         let mut rest = cast_slice_mut(rows);
         for &Connected { indices, changes, rows } in samples {

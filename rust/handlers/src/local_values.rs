@@ -7,7 +7,7 @@ use crate::configurations::{Configurations, configurations};
 use crate::dtypes::{Weights, narrow};
 use crate::errors::{FirstError, invalid};
 use crate::operators::{Operator, TermsOf};
-use crate::products::{Machine, ProductArguments};
+use crate::products::{Ansatz, ProductArguments};
 use ferroket_kernels::amplitudes::fermions::{self, Fermions};
 use ferroket_kernels::amplitudes::{Ratios, jastrow, local_values, product, rbm};
 use ferroket_kernels::connected::Form;
@@ -19,7 +19,7 @@ use std::ops::Range;
 
 handler! {
     /// Arguments `x (Ns, N)`, `kind`, the tables of the form, `values`, and of float32 or float64
-    /// `theta (P, M)`, `delta (P, N, M)` and `bias (P, N)`, with P = 1 for real machines
+    /// `theta (P, M)`, `delta (P, N, M)` and `bias (P, N)`, with P = 1 for real parameters
     /// and 2 for complex ones, or for two real ones; attributes `starts`, `steps`, `sizes`, `diagonal`, and `pairs`, whether
     /// there are two; result `local (Ns,)` of
     /// complex64 or complex128.
@@ -63,8 +63,8 @@ fn call_rbm(frame: &Frame) -> Result<(), Error> {
     let amplitudes = RbmArguments::read(&mut args)?;
     args.finish()?;
     with_types!(amplitudes, pairs, (T, A, P) => {
-        let machine = amplitudes.machine::<T, A, P>(samples.sites())?;
-        samples.evaluate(machine.numbers(), || rbm::Amplitudes::new(&machine))
+        let rbm = amplitudes.rbm::<T, A, P>(samples.sites())?;
+        samples.evaluate(rbm.numbers(), || rbm::Amplitudes::new(&rbm))
     })
 }
 
@@ -105,9 +105,9 @@ fn call_product(frame: &Frame) -> Result<(), Error> {
     let samples = Samples::read(frame, &mut args)?;
     let factors = ProductArguments::read(frame, &mut args)?;
     args.finish()?;
-    let machines = factors.machines(samples.sites())?;
-    let numbers = machines.iter().map(|machine| machine.numbers(samples.sites())).sum();
-    samples.evaluate(numbers, || product::Amplitudes::new(machines.iter().map(Machine::amplitudes).collect()))
+    let ansatze = factors.ansatze(samples.sites())?;
+    let numbers = ansatze.iter().map(|ansatz| ansatz.numbers(samples.sites())).sum();
+    samples.evaluate(numbers, || product::Amplitudes::new(ansatze.iter().map(Ansatz::amplitudes).collect()))
 }
 
 /// The samples and the operator of a call.

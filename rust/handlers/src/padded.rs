@@ -100,7 +100,7 @@ impl<F: Form> Sweep<'_, F> {
         let max_len = block_len(form, changes_room, 0).min(samples.len());
         let mut indices = vec![0; max_len * sites];
         let mut counts = vec![0; max_len];
-        let mut changes = vec![F::Change::default(); max_len * changes_room];
+        let mut changes = vec![F::ElementChange::default(); max_len * changes_room];
         let width = xp.len().checked_div(samples.len()).unwrap_or_default();
         for block in blocks(0..samples.len(), max_len) {
             let len = block.len();

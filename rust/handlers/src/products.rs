@@ -12,7 +12,7 @@ use ferroket_kernels::amplitudes::pfaffian::{PfaffianTables, Pfaffians};
 use ferroket_kernels::amplitudes::product::{Factor, WalkingFactor};
 use ferroket_kernels::amplitudes::rbm::{self, Rbm, RbmTables};
 use ferroket_kernels::amplitudes::slater::{Slater, SlaterTables};
-use ferroket_kernels::numbers::{Complexes, Pairs, Reals};
+use ferroket_kernels::numbers::{Complexes, RealPairs, Reals};
 use ferroket_xla_ffi::{AnyBuffer, Arguments, Error, Frame};
 use num_complex::Complex;
 
@@ -62,16 +62,16 @@ impl ProductArguments {
     }
 
     /// The factors, checked, on so many sites.
-    pub(crate) fn machines(&self, sites: usize) -> Result<Vec<Machine<'_>>, Error> {
-        self.0.iter().map(|factor| Machine::of(factor, sites)).collect()
+    pub(crate) fn ansatze(&self, sites: usize) -> Result<Vec<Ansatz<'_>>, Error> {
+        self.0.iter().map(|factor| Ansatz::of(factor, sites)).collect()
     }
 }
 
 /// A factor whose tables were checked.
-pub(crate) enum Machine<'a> {
+pub(crate) enum Ansatz<'a> {
     RealRbm(Rbm<'a, f64, Reals, 1>),
     ComplexRbm(Rbm<'a, f64, Complexes, 2>),
-    PairOfRbms(Rbm<'a, f64, Pairs, 2>),
+    PairOfRbms(Rbm<'a, f64, RealPairs, 2>),
     RealJastrow(jastrow::Amplitudes<'a, f64, Reals, 1>, jastrow::Walker<'a, f64>),
     ComplexJastrow(jastrow::Amplitudes<'a, f64, Complexes, 2>),
     RealDoublonHolon(DoublonHolon<1>),
@@ -82,9 +82,9 @@ pub(crate) enum Machine<'a> {
     ComplexPfaffians(Pfaffians<Complex<f64>>),
 }
 
-impl<'a> Machine<'a> {
+impl<'a> Ansatz<'a> {
     fn of(arguments: &'a FactorArguments, sites: usize) -> Result<Self, Error> {
-        let machine = match arguments {
+        let ansatz = match arguments {
             FactorArguments::Rbm(RbmArguments { theta, delta, bias }, are_pairs) => {
                 let units = theta.dims[1];
                 let tables = RbmTables { theta: &theta.numbers, delta: &delta.numbers, bias: &bias.numbers, units };
@@ -130,7 +130,7 @@ impl<'a> Machine<'a> {
                 }
             }
         };
-        machine.map_err(|error| invalid(&error))
+        ansatz.map_err(|error| invalid(&error))
     }
 
     /// How many numbers a sample has.
@@ -167,7 +167,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The modulus of the factor, at no configuration. A machine without one is none of a modulus.
+    /// The modulus of the factor, at no configuration. An ansatz without one has none.
     pub(crate) fn walker(&'a self) -> Option<WalkingFactor<'a>> {
         match self {
             Self::RealRbm(rbm) => Some(WalkingFactor::RealRbm(rbm::Walker::new(rbm))),

@@ -148,7 +148,7 @@ fn steps<F: Form>(case: &str, form: &F, sites: &Sites, values: &[f64], indices: 
     let room = form.max_elements();
     let mut counts = vec![0; SAMPLES];
     let mut mels = vec![0.0; SAMPLES * room];
-    let mut changes = vec![F::Change::default(); SAMPLES * room];
+    let mut changes = vec![F::ElementChange::default(); SAMPLES * room];
     report(case, "active", || {
         let elements = Elements { counts: &mut counts, mels: &mut mels, changes: &mut changes };
         elements.write_active(form, black_box(values), black_box(indices), Part::All, 0).expect("room for all");
@@ -166,7 +166,7 @@ fn rows<F: Form, S: Sample>(
     sites: &Sites,
     indices: &[u16],
     counts: &[u32],
-    changes: &[F::Change],
+    changes: &[F::ElementChange],
 ) {
     let states = LocalStates::<S>::new(sites).expect("local states of this dtype");
     let (n, room) = (sites.len(), form.max_elements());

@@ -62,7 +62,7 @@ pub enum Error {
         "a sample has {excess} more fermions of one kind than of the other, but pairs are made for {expected}: give the state the \
          Hilbert space of its model"
     )]
-    Pairs {
+    UnpairedFermions {
         /// How many more of the first kind.
         excess: i64,
         /// How many more there should be.

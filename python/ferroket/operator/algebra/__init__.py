@@ -1,4 +1,4 @@
-"""What all families of operators share: sums, products, terms, matrices, conserved sectors and conversions.
+"""What all families of operators share: sums, products, terms, matrices and conversions.
 
 It imports no family. Families tell :mod:`ferroket.operator.algebra.registry` what they are made from.
 """

@@ -10,7 +10,7 @@ from netket.utils.numbers import is_scalar
 from ferroket.operator.algebra.base import Compiled
 from ferroket.operator.algebra.combining import add, multiply
 from ferroket.operator.algebra.registry import accelerate
-from ferroket.operator.algebra.validation import check_coefficient, is_traced
+from ferroket.operator.validation import check_coefficient, is_traced
 
 
 class Arithmetic(Compiled):

@@ -5,10 +5,11 @@ from typing import Any, ClassVar
 import jax
 from netket.operator import DiscreteJaxOperator
 
-from ferroket.operator.algebra.sectors import own_constraints, restricted
-from ferroket.operator.algebra.term_list import TermList
-from ferroket.operator.algebra.validation import is_traced
 from ferroket.operator.compiled import Form
+from ferroket.operator.constraints.hilbert import user_constraints
+from ferroket.operator.constraints.projected_form import projected
+from ferroket.operator.sums.term_list import TermList
+from ferroket.operator.validation import is_traced
 
 
 class Compiled(DiscreteJaxOperator):
@@ -33,7 +34,7 @@ class Compiled(DiscreteJaxOperator):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        own_constraints(self.hilbert)  # raises the error if there is one that can't be kept
+        user_constraints(self.hilbert)  # raises the error if there is one that can't be kept
 
     # What a family gives
 
@@ -54,7 +55,7 @@ class Compiled(DiscreteJaxOperator):
     @property
     def _form(self) -> Form:
         if self._form_ is None:
-            form = restricted(self._compile(), self.hilbert)
+            form = projected(self._compile(), self.hilbert)
             if is_traced(*jax.tree.leaves(form)):
                 return form  # its coefficients are those of one trace alone
             self._form_ = form

@@ -7,10 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ferroket.operator.algebra.local_matrices import Entries, LocalTerms, digits
-from ferroket.operator.algebra.sectors import Sector, SiteLimit, masks_of, masks_of_limits, sectors, site_limits
-from ferroket.operator.algebra.term_list import TermList
 from ferroket.operator.compiled.masks import Runs, popcount, site_bits, sites_of
+from ferroket.operator.constraints.hilbert import (
+    ConservedCharge,
+    SiteLimit,
+    conserved_charges,
+    masks_of_charges,
+    masks_of_limits,
+    site_limits,
+)
+from ferroket.operator.sums.local_matrices import Entries, LocalTerms, digits
+from ferroket.operator.sums.term_list import TermList
 
 _FEW_SITES = 10
 """All configurations of so many sites, at most, are looked at."""
@@ -20,7 +27,7 @@ _FEW_TERMS = 512
 
 
 def _n_choices(numbers: Sequence[int], chosen: Iterable[int]) -> int:
-    """In how many ways one can choose so many out of so many, in each sector."""
+    """In how many ways one can choose so many out of so many, for each charge."""
     return math.prod(math.comb(number, int(m)) for number, m in zip(numbers, chosen, strict=True))
 
 
@@ -45,7 +52,7 @@ def most_elements(terms: TermList, hilbert: Any) -> int:
         return 0
     flips = Runs.of(terms.flip)
     bounds = [len(flips), _most_by_configurations(terms, flips, site_limits(hilbert))]
-    conserved, _ = sectors(hilbert)
+    conserved, _ = conserved_charges(hilbert)
     if conserved:
         bounds.append(_most_by_particles(terms, flips, conserved))
     return min(bounds)
@@ -63,8 +70,8 @@ def _most_by_configurations(terms: TermList, flips: Runs, limits: Sequence[SiteL
     few = np.flatnonzero((popcount(looked_at) <= _FEW_SITES) & looked_at.any(axis=1))
     total = len(flips) - few.size
     for same in Runs.of(looked_at[few]).rows_of_runs():
-        together = [rows_of_flip[flip] for flip in few[same]]
-        total += 1 if len(together) == 1 else _most_active(terms, together, looked_at[few[same[0]]], limits, members)
+        groups = [rows_of_flip[flip] for flip in few[same]]
+        total += 1 if len(groups) == 1 else _most_active(terms, groups, looked_at[few[same[0]]], limits, members)
     return total
 
 
@@ -91,21 +98,21 @@ def _most_active(
     return int(n_active.max(initial=0))
 
 
-def _most_by_particles(terms: TermList, flips: Runs, conserved: Sequence[Sector]) -> int:
-    """A count of where the particles and holes of each sector can be.
+def _most_by_particles(terms: TermList, flips: Runs, conserved: Sequence[ConservedCharge]) -> int:
+    """A count of where the particles and holes of each charge can be.
 
     A term wants particles on some sites, A, and holes on others, B. With n particles, at most C(n, m) sets A of m sites
     are full, so at most the flips of the C(n, m) sets that are wanted by most of them are active; likewise for holes,
     and for pairs of A and B. The terms are counted by the numbers of particles and of holes, and by either alone.
     """
-    members = masks_of(conserved, terms.n_sites)
-    n_particles = [sector.total for sector in conserved]
-    n_holes = [len(sector.sites) - sector.total for sector in conserved]
+    members = masks_of_charges(conserved, terms.n_sites)
+    n_particles = [charge.total for charge in conserved]
+    n_holes = [len(charge.sites) - charge.total for charge in conserved]
     flip, wanted, avoided = _demands(terms, flips, np.bitwise_or.reduce(members))
     particles = np.stack([popcount(wanted & member) for member in members], axis=1).astype(np.uint32)
     holes = np.stack([popcount(avoided & member) for member in members], axis=1).astype(np.uint32)
 
-    # Each of these takes the rows of demands for as many particles, or holes, or both, in each sector.
+    # Each of these takes the rows of demands for as many particles, or holes, or both, for each charge.
 
     def by_particles(rows: np.ndarray) -> int:
         return _in_fullest_sets(wanted[rows], flip[rows], _n_choices(n_particles, particles[rows[0]]))
@@ -169,8 +176,8 @@ def most_elements_of_matrices(local: LocalTerms, hilbert: Any, sizes: np.ndarray
         hilbert: The Hilbert space.
         sizes: The number of local states of each site.
     """
-    conserved, _ = sectors(hilbert)
-    member = [set(sector.sites) for sector in conserved]
+    conserved, _ = conserved_charges(hilbert)
+    member = [set(charge.sites) for charge in conserved]
     fullest: dict[Any, int] = {}
     losing: dict[Any, dict[tuple[int, ...], int]] = {}
     total = 0
@@ -183,13 +190,13 @@ def most_elements_of_matrices(local: LocalTerms, hilbert: Any, sizes: np.ndarray
             losing[entries.key] = _losing(off, sizes[list(where)].tolist()) if conserved else {}
         total += fullest[entries.key]
         for positions, count in losing[entries.key].items():
-            by_set[tuple(where[i] for i in positions if any(where[i] in of_sector for of_sector in member))] += count
+            by_set[tuple(where[i] for i in positions if any(where[i] in of_charge for of_charge in member))] += count
     if not conserved:
         return total
     by_numbers: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for places, count in by_set.items():
-        by_numbers[tuple(sum(site in of_sector for site in places) for of_sector in member)].append(count)
-    at_most = [min(sector.total, len(sector.sites)) for sector in conserved]  # sites with particles
+        by_numbers[tuple(sum(site in of_charge for site in places) for of_charge in member)].append(count)
+    at_most = [min(charge.total, len(charge.sites)) for charge in conserved]  # sites with particles
     bound = sum(_sum_of_largest(counts, _n_choices(at_most, chosen)) for chosen, counts in by_numbers.items())
     return min(total, bound)
 

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import netket as nk
 
 from ferroket.operator.algebra.base import Compiled
-from ferroket.operator.algebra.confinement import in_spins, within_limits
 from ferroket.operator.algebra.registry import family
-from ferroket.operator.algebra.sectors import functions_of, own_constraints
-from ferroket.operator.algebra.term_list import TermList
-from ferroket.operator.algebra.validation import has_two_states
+from ferroket.operator.constraints.hilbert import constraint_functions, user_constraints
+from ferroket.operator.constraints.projection import in_spins, within_limits
+from ferroket.operator.sums.term_list import TermList
+from ferroket.operator.validation import has_two_states
 
 
 def terms_of(operator: Any) -> TermList | None:
@@ -50,7 +50,7 @@ def multiply(a: Any, b: Any) -> Any:
         try:
             product = (terms[0] @ terms[1]).merged()
         except MemoryError as error:
-            if functions_of(a.hilbert):
+            if constraint_functions(a.hilbert):
                 raise TypeError(
                     f"the product has too many terms for one operator on {a.hilbert!r}, and is another one if each "
                     "factor keeps to the constraint: take nk.operator.ProductOperator if that is what you want"
@@ -69,8 +69,8 @@ def power(operator: Any, exponent: int) -> Any:
         TypeError: It isn't one operator.
     """
     terms = terms_of(operator)
-    if terms is None or own_constraints(operator.hilbert):
-        if functions_of(operator.hilbert):
+    if terms is None or user_constraints(operator.hilbert):
+        if constraint_functions(operator.hilbert):
             raise TypeError(
                 f"powers of {type(operator).__name__} aren't single operators on {operator.hilbert!r}, whose "
                 "constraint applies between the factors, too"

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from ferroket.operator.algebra.bounds import most_elements, most_elements_of_matrices
-from ferroket.operator.algebra.confinement import confined, confined_matrices, in_spins, within_limits
-from ferroket.operator.algebra.local_matrices import Entries, LocalTerms
-from ferroket.operator.algebra.term_list import TermList, as_dtype
 from ferroket.operator.compiled import LocalStates, Matrices, Terms, local_states
 from ferroket.operator.compiled.masks import Runs, popcount
 from ferroket.operator.compiled.matrices import offsets
+from ferroket.operator.constraints.projection import conserving_matrices, conserving_terms, in_spins, within_limits
+from ferroket.operator.sums.local_matrices import Entries, LocalTerms
+from ferroket.operator.sums.term_list import TermList, as_dtype
 
 _MOST_FLIPS = 8
 """Terms that flip more sites aren't tried as terms that look at them."""
@@ -29,7 +29,7 @@ def compile_terms(terms: TermList, hilbert: Any, dtype: Any, *, cutoff: float = 
     Raises:
         ValueError: If the operator leads out of the Hilbert space, or if the dtype can't hold its matrix elements.
     """
-    terms = in_spins(in_fewer_terms(confined(within_limits(terms, hilbert), hilbert)), hilbert)
+    terms = in_spins(in_fewer_terms(conserving_terms(within_limits(terms, hilbert), hilbert)), hilbert)
     on_diagonal = ~terms.flip.any(axis=1)
     if on_diagonal.any() and np.abs(terms.values[on_diagonal]).max() < cutoff:
         terms = terms[~on_diagonal]
@@ -89,7 +89,7 @@ def compile_matrices(local: LocalTerms, constant: Any, hilbert: Any, dtype: Any,
     """
     sites = local_states(hilbert)
     sizes = sites.sizes_of_sites
-    local = [*confined_matrices(local, hilbert, sizes)]
+    local = [*conserving_matrices(local, hilbert, sizes)]
     if constant:
         local.append(((), Entries(1, np.zeros(1, int), np.zeros(1, int), np.asarray([constant]))))
     diagonal = any((np.abs(entries.values[entries.on_diagonal]) >= cutoff).any() for _, entries in local)

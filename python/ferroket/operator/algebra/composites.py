@@ -9,8 +9,8 @@ from ferroket._compat.netket import EMBEDDINGS
 from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.algebra.combining import add, as_local, multiply, terms_of
 from ferroket.operator.algebra.registry import accelerate, family, register_converter
-from ferroket.operator.algebra.sectors import functions_of
-from ferroket.operator.algebra.validation import has_two_states
+from ferroket.operator.constraints.hilbert import constraint_functions
+from ferroket.operator.validation import has_two_states
 
 
 @register_converter(nk.operator.SumOperator)
@@ -77,6 +77,6 @@ def _adjoint(operator: Any) -> Any:
 @register_converter(nk.operator.Squared)
 def _squared(operator: Any) -> Any:
     part = accelerate(operator.parent)
-    # Where O is restricted to the space, P O P is what NetKet squares, and not O.
-    merges = isinstance(part, Accelerated) and not functions_of(part.hilbert)
+    # Where O is projected on the space, P O P is what NetKet squares, and not O.
+    merges = isinstance(part, Accelerated) and not constraint_functions(part.hilbert)
     return part.H @ part if merges else nk.operator.Squared(part)

@@ -8,7 +8,7 @@ import numpy as np
 from netket.errors import JaxOperatorGetConnInJitError
 
 from ferroket.operator.algebra.base import Compiled
-from ferroket.operator.algebra.validation import is_traced
+from ferroket.operator.validation import is_traced
 
 
 class ConnectedElements(Compiled):

@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ferroket.operator.algebra.combining import terms_of
-from ferroket.operator.algebra.local_matrices import sparse_matrix
 from ferroket.operator.algebra.registry import family
-from ferroket.operator.algebra.term_list import as_dtype
-from ferroket.operator.algebra.validation import has_two_states
 from ferroket.operator.compiled.masks import Runs, popcount, site_bits, sites_of
+from ferroket.operator.sums.local_matrices import sparse_matrix
+from ferroket.operator.sums.term_list import as_dtype
+from ferroket.operator.validation import has_two_states
 
 _LARGEST_MATRIX = 10
 """So many sites, at most, may a local matrix act on that stands for terms."""

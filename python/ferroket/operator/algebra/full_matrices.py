@@ -11,8 +11,8 @@ from netket.utils.optional_deps import import_optional_dependency
 
 from ferroket.operator.algebra.base import Compiled
 from ferroket.operator.algebra.numbering import states_to_numbers
-from ferroket.operator.algebra.validation import is_traced
 from ferroket.operator.compiled import Terms
+from ferroket.operator.validation import is_traced
 
 
 class FullMatrices(Compiled):

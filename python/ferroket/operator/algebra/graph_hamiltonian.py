@@ -10,8 +10,8 @@ from netket.utils.numbers import StaticZero, is_scalar
 
 from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.algebra.identity import contents
-from ferroket.operator.algebra.term_list import TermList
-from ferroket.operator.algebra.validation import check_coefficient, is_traced
+from ferroket.operator.sums.term_list import TermList
+from ferroket.operator.validation import check_coefficient, is_traced
 
 
 class GraphHamiltonian(Accelerated):

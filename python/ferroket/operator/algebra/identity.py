@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ferroket.operator.algebra.base import Compiled
-from ferroket.operator.algebra.validation import is_traced
+from ferroket.operator.validation import is_traced
 
 
 class Identity(Compiled):

@@ -9,7 +9,7 @@ from netket.utils.numbers import is_scalar
 from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.algebra.combining import add, terms_of
 from ferroket.operator.algebra.registry import family
-from ferroket.operator.algebra.sectors import sectors
+from ferroket.operator.constraints.hilbert import conserved_charges
 
 
 class Rearranging(Accelerated):
@@ -40,7 +40,7 @@ class Rearranging(Accelerated):
 
     def _traced_over(self, order: np.ndarray, value: float, *, fermions: bool, reflected: bool = False) -> complex:
         """The trace: over the configurations that stay the same, which are constant along the cycles of the order."""
-        conserved, complete = sectors(self.hilbert)
+        conserved, complete = conserved_charges(self.hilbert)
         if not complete:
             x = np.asarray(self.hilbert.all_states())
             xp, mels = self.get_conn_padded(x)
@@ -48,19 +48,19 @@ class Rearranging(Accelerated):
         counts: dict[tuple[int, ...], float] = {(0,) * len(conserved): value}
         for cycle in _cycles(order):
             size = int(self.hilbert.shape[cycle[0]])
-            shares = np.array([len(set(cycle) & set(sector.sites)) for sector in conserved], int)
+            shares = np.array([len(set(cycle) & set(charge.sites)) for charge in conserved], int)
             following: dict[tuple[int, ...], float] = {}
             for totals, weight in counts.items():
                 for state in range(size):
                     if reflected and 2 * state != size - 1:
                         continue
                     total = tuple((np.array(totals, int) + state * shares).tolist())
-                    if any(n > sector.total for n, sector in zip(total, conserved, strict=True)):
+                    if any(n > charge.total for n, charge in zip(total, conserved, strict=True)):
                         continue
                     sign = -1 if fermions and state and len(cycle) % 2 == 0 else 1
                     following[total] = following.get(total, 0) + sign * weight
             counts = following
-        return complex(counts.get(tuple(sector.total for sector in conserved), 0))
+        return complex(counts.get(tuple(charge.total for charge in conserved), 0))
 
 
 def _cycles(order: np.ndarray) -> list[list[int]]:
@@ -75,19 +75,19 @@ def _cycles(order: np.ndarray) -> list[list[int]]:
     return cycles
 
 
-def check_sectors(hilbert: Any, order: np.ndarray) -> None:
+def check_conserved_charges(hilbert: Any, order: np.ndarray) -> None:
     """Checks that a permutation doesn't lead out of a Hilbert space.
 
     Raises:
         ValueError: If it does: if it takes sites with a conserved number to sites without, or with another one.
     """
-    conserved, _ = sectors(hilbert)
-    known = {(frozenset(sector.sites), sector.total) for sector in conserved}
-    for sector in conserved:
-        image = frozenset(int(order[site]) for site in sector.sites)
-        if (image, sector.total) not in known:
+    conserved, _ = conserved_charges(hilbert)
+    known = {(frozenset(charge.sites), charge.total) for charge in conserved}
+    for charge in conserved:
+        image = frozenset(int(order[site]) for site in charge.sites)
+        if (image, charge.total) not in known:
             raise ValueError(
-                f"the permutation leads out of {hilbert!r}: it takes the sites {sector.sites[0]} to "
-                f"{sector.sites[-1]}, the sum of whose local states is {sector.value:g}, to sites where it isn't "
+                f"the permutation leads out of {hilbert!r}: it takes the sites {charge.sites[0]} to "
+                f"{charge.sites[-1]}, the sum of whose local states is {charge.value:g}, to sites where it isn't "
                 "fixed to that"
             )

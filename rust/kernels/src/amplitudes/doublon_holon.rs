@@ -122,7 +122,7 @@ impl<const P: usize> DoublonHolon<P> {
 
     /// How ln ψ changes at a sample with these numbers of fermions and these counts, there or `back`.
     #[inline(always)]
-    fn log_ratio(&self, change: &Change, fermions: &[u8], counts: &[u32], back: bool) -> [f64; P] {
+    fn log_ratio(&self, change: &DoublonHolonChange, fermions: &[u8], counts: &[u32], back: bool) -> [f64; P] {
         let mut few = [0; FEW];
         let mut many = Vec::new();
         let steps = change.steps(fermions, back, &mut few, &mut many);
@@ -162,7 +162,7 @@ const NONE: u32 = u32::MAX;
 
 /// Some modes that change, and what depends on them.
 #[derive(Debug, Clone, Default)]
-pub struct Change {
+pub struct DoublonHolonChange {
     /// The sites with another number of fermions, and how many more there are. Negative numbers wrap around.
     sites: Vec<(usize, u8)>,
     /// Where ln ψ has another number.
@@ -196,7 +196,7 @@ impl Place {
     }
 }
 
-impl Change {
+impl DoublonHolonChange {
     /// Makes it that of some modes that go from their first to their second state, or `back`.
     #[inline(always)]
     fn set<const P: usize>(&mut self, factor: &DoublonHolon<P>, modes: impl Iterator<Item = (usize, bool)>) {
@@ -278,7 +278,7 @@ impl<'a, A, const P: usize> Amplitudes<'a, A, P> {
 
 impl<A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, A, P> {
     type Ratio = A::Factor;
-    type Change = Change;
+    type SiteChange = DoublonHolonChange;
 
     fn cached(&self) -> usize {
         BLOCK
@@ -298,7 +298,7 @@ impl<A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, A, P> {
     }
 
     #[inline(always)]
-    fn prepare<S: Simd>(&self, _: S, change: &mut Change, sites: &[usize], opposite: &[bool]) {
+    fn prepare<S: Simd>(&self, _: S, change: &mut DoublonHolonChange, sites: &[usize], opposite: &[bool]) {
         change.set(self.factor, sites.iter().copied().zip([false].into_iter().chain(opposite.iter().copied())));
     }
 
@@ -306,7 +306,7 @@ impl<A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, A, P> {
     fn ratios<S: Simd>(
         &self,
         _: S,
-        change: &Change,
+        change: &DoublonHolonChange,
         n: usize,
         samples: [usize; RATIOS_PER_BLOCK],
         reversed: [bool; RATIOS_PER_BLOCK],
@@ -329,7 +329,7 @@ pub struct Walker<'a> {
     fermions: Vec<u8>,
     counts: Vec<u32>,
     /// The proposed move.
-    change: Change,
+    change: DoublonHolonChange,
 }
 
 impl<'a> Walker<'a> {
@@ -337,7 +337,7 @@ impl<'a> Walker<'a> {
     #[must_use]
     pub fn new(factor: &'a DoublonHolon<1>) -> Self {
         let (fermions, counts) = (vec![0; factor.sites], vec![0; factor.numbers()]);
-        Self { factor, fermions, counts, change: Change::default() }
+        Self { factor, fermions, counts, change: DoublonHolonChange::default() }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::sites::{LocalIndex, LocalStates};
 use pulp::{Simd, WithSimd};
 
 /// A site, its local index, and the one that it gets.
-pub(crate) type Change = (usize, LocalIndex, LocalIndex);
+pub(crate) type LocalChange = (usize, LocalIndex, LocalIndex);
 
 /// What a network's first layer makes of a configuration: a constant vector, where all sites have local index 0, and what
 /// each site adds that has another one.
@@ -64,13 +64,13 @@ impl<'a, T: Real> FirstLayer<'a, T> {
 
     /// Changes the sums of a configuration.
     #[inline(always)]
-    pub(crate) fn update(&self, changes: impl Iterator<Item = Change>, sums: &mut [T]) {
+    pub(crate) fn update(&self, changes: impl Iterator<Item = LocalChange>, sums: &mut [T]) {
         add(self.rows(changes), sums);
     }
 
     /// As [`FirstLayer::update`], to another place.
     #[inline(always)]
-    pub(crate) fn change(&self, changes: impl Iterator<Item = Change>, from: &[T], sums: &mut [T]) {
+    pub(crate) fn change(&self, changes: impl Iterator<Item = LocalChange>, from: &[T], sums: &mut [T]) {
         let mut rows = self.rows(changes);
         // Most often there are two rows, which are added on the way.
         match (rows.next(), rows.next()) {
@@ -91,7 +91,7 @@ impl<'a, T: Real> FirstLayer<'a, T> {
 
     /// What is added and, with the sign -1, what is taken away.
     #[inline(always)]
-    fn rows(&self, changes: impl Iterator<Item = Change>) -> impl Iterator<Item = (T, &'a [T])> {
+    fn rows(&self, changes: impl Iterator<Item = LocalChange>) -> impl Iterator<Item = (T, &'a [T])> {
         let signed = |(site, from, to)| {
             let row = |sign, index| self.row(site, index).map(|row| (sign, row));
             [row(-T::ONE, from), row(T::ONE, to)].into_iter().flatten()
@@ -120,7 +120,7 @@ pub struct ConnectedSums<'a, S, T> {
     sample: Option<usize>,
     indices: Vec<LocalIndex>,
     own: Vec<T>,
-    changes: Vec<Change>,
+    changes: Vec<LocalChange>,
 }
 
 impl<'a, S: Sample, T: Real> ConnectedSums<'a, S, T> {
@@ -182,7 +182,7 @@ impl<T: Real> WithSimd for Evaluate<'_, T> {
 /// [`FirstLayer::change`], compiled for the processor.
 struct Update<'s, T> {
     layer: FirstLayer<'s, T>,
-    changes: &'s [Change],
+    changes: &'s [LocalChange],
     from: &'s [T],
     sums: &'s mut [T],
 }

@@ -62,7 +62,7 @@ pub struct Amplitudes<'a, T, A, const P: usize> {
 
 /// Some sites that change.
 #[derive(Debug, Default)]
-pub struct Change {
+pub struct JastrowChange {
     /// Whether they go from their second to their first state.
     sites: Vec<(usize, bool)>,
     /// What the pairs of them give.
@@ -90,7 +90,7 @@ fn at<T: Real, const P: usize>(table: &[T], place: usize) -> Complex<f64> {
 
 impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> {
     type Ratio = A::Factor;
-    type Change = Change;
+    type SiteChange = JastrowChange;
 
     fn cached(&self) -> usize {
         BLOCK
@@ -108,7 +108,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
     }
 
     #[inline(always)]
-    fn prepare<S: Simd>(&self, _: S, change: &mut Change, sites: &[usize], opposite: &[bool]) {
+    fn prepare<S: Simd>(&self, _: S, change: &mut JastrowChange, sites: &[usize], opposite: &[bool]) {
         change.sites.clear();
         change.of_pairs = Complex::default();
         for (&site, back) in sites.iter().zip([false].into_iter().chain(opposite.iter().copied())) {
@@ -124,7 +124,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
     fn ratios<S: Simd>(
         &self,
         _: S,
-        change: &Change,
+        change: &JastrowChange,
         n: usize,
         samples: [usize; RATIOS_PER_BLOCK],
         reversed: [bool; RATIOS_PER_BLOCK],

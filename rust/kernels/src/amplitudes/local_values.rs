@@ -16,7 +16,7 @@ pub fn local_values<V: Weight, R: Ratios>(
     local: &mut [Complex<f64>],
 ) {
     local.fill(Complex::default());
-    let prepared = || Prepared { change: R::Change::default(), wanted: Vec::with_capacity(BLOCK), visited: 0 };
+    let prepared = || Prepared { change: R::SiteChange::default(), wanted: Vec::with_capacity(BLOCK), visited: 0 };
     let changes = (0..ratios.changes()).map(|_| prepared()).collect();
     let sums = Sums { ratios, local, opposite: Vec::new(), changes, prepared: 0 };
     dispatch(Work { terms, values, indices, sums });
@@ -72,7 +72,7 @@ struct Sums<'a, R: Ratios> {
     ratios: &'a mut R,
     local: &'a mut [Complex<f64>],
     opposite: Vec<bool>,
-    changes: Vec<Prepared<R::Change>>,
+    changes: Vec<Prepared<R::SiteChange>>,
     /// How many of those wait for their samples.
     prepared: usize,
 }
@@ -191,7 +191,7 @@ mod tests {
         log_cosh_of_pair, log_cosh_of_real,
     };
     use crate::connected::terms::TermTables;
-    use crate::numbers::{Algebra, Complexes, Pairs, Real, Reals, each_level};
+    use crate::numbers::{Algebra, Complexes, Real, RealPairs, Reals, each_level};
     use crate::sites::Sites;
     use crate::sites::testing::{SPIN, random_samples};
     use proptest::prelude::*;
@@ -274,14 +274,14 @@ mod tests {
 
         fn compare_rbm<T: Real, A: Algebra<P>, const P: usize>(
             &self,
-            machine: &RandomRbm<T, P>,
+            random: &RandomRbm<T, P>,
             samples: &[Vec<LocalIndex>],
             tolerance: f64,
             log_cosh: impl Fn([f64; P]) -> Complex<f64>,
         ) {
-            let rbm = Rbm::<T, A, P>::new(machine.tables(), self.sites.len()).expect("tables");
+            let rbm = Rbm::<T, A, P>::new(random.tables(), self.sites.len()).expect("tables");
             let ratios = rbm::Amplitudes::new(&rbm);
-            self.compare(samples, ratios, tolerance, |sample| machine.log_psi(sample, &log_cosh));
+            self.compare(samples, ratios, tolerance, |sample| random.log_psi(sample, &log_cosh));
         }
 
         fn compare_jastrow<T: Real, A: Algebra<P>, const P: usize>(
@@ -353,8 +353,8 @@ mod tests {
             let (single, double) = (2e-6 * large, 1e-14 * large * 40.0);
             operator.compare_rbm::<f64, Reals, 1>(&RandomRbm::new(rng, sites, units, scale), samples, double, log_cosh_of_real);
             operator.compare_rbm::<f32, Reals, 1>(&RandomRbm::new(rng, sites, units, narrow), samples, single, log_cosh_of_real);
-            operator.compare_rbm::<f64, Pairs, 2>(&RandomRbm::new(rng, sites, units, scale), samples, double, log_cosh_of_pair);
-            operator.compare_rbm::<f32, Pairs, 2>(&RandomRbm::new(rng, sites, units, narrow), samples, single, log_cosh_of_pair);
+            operator.compare_rbm::<f64, RealPairs, 2>(&RandomRbm::new(rng, sites, units, scale), samples, double, log_cosh_of_pair);
+            operator.compare_rbm::<f32, RealPairs, 2>(&RandomRbm::new(rng, sites, units, narrow), samples, single, log_cosh_of_pair);
             // cosh of a complex number may be near zero.
             let (small, tiny) = (RandomRbm::new(rng, sites, units, scale.min(0.7)), RandomRbm::new(rng, sites, units, 0.1));
             operator.compare_rbm::<f64, Complexes, 2>(&small, samples, 1e3 * double, log_cosh_of_complex);

@@ -5,7 +5,7 @@ use crate::amplitudes::pfaffian::Pfaffians;
 use crate::amplitudes::slater::Slater;
 use crate::amplitudes::{self, AmplitudeRatio, RATIOS_PER_BLOCK, Ratios, doublon_holon, fermions, jastrow, rbm};
 use crate::connected::terms::BLOCK;
-use crate::numbers::{Complexes, Pairs, Reals};
+use crate::numbers::{Complexes, RealPairs, Reals};
 use crate::sites::LocalIndex;
 use num_complex::Complex;
 use pulp::Simd;
@@ -22,7 +22,7 @@ macro_rules! factors {
         /// What all ratios of one change have in common, for a factor.
         #[allow(missing_docs, clippy::large_enum_variant, reason = "one of each factor")]
         pub enum FactorChange<'a> {
-            $($kind(<$amplitudes as Ratios>::Change),)+
+            $($kind(<$amplitudes as Ratios>::SiteChange),)+
         }
 
         impl<'a> Factor<'a> {
@@ -132,7 +132,7 @@ macro_rules! factors {
 factors! {
     RealRbm: rbm::Amplitudes<'a, f64, Reals, 1>,
     ComplexRbm: rbm::Amplitudes<'a, f64, Complexes, 2>,
-    PairOfRbms: rbm::Amplitudes<'a, f64, Pairs, 2>,
+    PairOfRbms: rbm::Amplitudes<'a, f64, RealPairs, 2>,
     RealJastrow: jastrow::Amplitudes<'a, f64, Reals, 1>,
     ComplexJastrow: jastrow::Amplitudes<'a, f64, Complexes, 2>,
     RealDoublonHolon: doublon_holon::Amplitudes<'a, Reals, 1>,
@@ -166,7 +166,7 @@ impl<'a> Amplitudes<'a> {
 
 impl<'a> Ratios for Amplitudes<'a> {
     type Ratio = Complex<f64>;
-    type Change = Vec<FactorChange<'a>>;
+    type SiteChange = Vec<FactorChange<'a>>;
 
     fn check(&self, indices: &[LocalIndex]) -> Result<(), Error> {
         self.factors.iter().try_for_each(|factor| factor.check(indices))
@@ -188,7 +188,7 @@ impl<'a> Ratios for Amplitudes<'a> {
     }
 
     #[inline(always)]
-    fn prepare<S: Simd>(&self, simd: S, change: &mut Self::Change, sites: &[usize], opposite: &[bool]) {
+    fn prepare<S: Simd>(&self, simd: S, change: &mut Self::SiteChange, sites: &[usize], opposite: &[bool]) {
         if change.is_empty() {
             change.extend(self.factors.iter().map(Factor::change));
         }
@@ -201,7 +201,7 @@ impl<'a> Ratios for Amplitudes<'a> {
     fn ratios<S: Simd>(
         &self,
         simd: S,
-        change: &Self::Change,
+        change: &Self::SiteChange,
         n: usize,
         samples: [usize; RATIOS_PER_BLOCK],
         reversed: [bool; RATIOS_PER_BLOCK],

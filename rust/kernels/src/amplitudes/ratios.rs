@@ -16,7 +16,7 @@ pub trait Ratios {
     type Ratio: Ratio;
 
     /// What all ratios of one change have in common.
-    type Change: Default;
+    type SiteChange: Default;
 
     /// An error if these amplitudes aren't defined for a sample, given as local indices.
     fn check(&self, _: &[LocalIndex]) -> Result<(), Error> {
@@ -36,14 +36,14 @@ pub trait Ratios {
 
     /// Sets how σ' differs: the first one of `sites` goes from its first to its second state, and those of the others that
     /// are `opposite` go the other way.
-    fn prepare<S: Simd>(&self, simd: S, change: &mut Self::Change, sites: &[usize], opposite: &[bool]);
+    fn prepare<S: Simd>(&self, simd: S, change: &mut Self::SiteChange, sites: &[usize], opposite: &[bool]);
 
     /// The ratios of `n` of the samples, of which there are more to fill the array up. At those that are `reversed` all
     /// sites go the other way.
     fn ratios<S: Simd>(
         &self,
         simd: S,
-        change: &Self::Change,
+        change: &Self::SiteChange,
         n: usize,
         samples: [usize; RATIOS_PER_BLOCK],
         reversed: [bool; RATIOS_PER_BLOCK],

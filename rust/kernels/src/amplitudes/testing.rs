@@ -50,7 +50,7 @@ impl<R: Ratios> WithSimd for Flips<'_, R> {
         ratios.visit(simd, &samples.concat(), samples.len());
         let last = &samples[samples.len() - 1];
         let opposite: Vec<bool> = sites[1..].iter().map(|&site| last[site] != last[sites[0]]).collect();
-        let mut change = R::Change::default();
+        let mut change = R::SiteChange::default();
         ratios.prepare(simd, &mut change, sites, &opposite);
         let reversed = [last[sites[0]] == 1; RATIOS_PER_BLOCK];
         ratios.ratios(simd, &change, 1, [samples.len() - 1; RATIOS_PER_BLOCK], reversed)[0]
@@ -139,7 +139,7 @@ fn sum<const P: usize>(numbers: impl Iterator<Item = [f64; P]>) -> [f64; P] {
     numbers.fold([0.0; P], |sum, number| from_fn(|plane| sum[plane] + number[plane]))
 }
 
-/// ln cosh by definition, of the numbers of a machine whose planes are real, complex, or two real ones.
+/// ln cosh by definition, of the numbers of an ansatz whose planes are real, complex, or two real ones.
 pub(crate) fn log_cosh_of_real([x]: [f64; 1]) -> Complex<f64> {
     log_cosh(x.into())
 }
@@ -173,19 +173,19 @@ impl<T: Real, const P: usize> RandomRbm<T, P> {
         let (hidden_bias, visible_bias) = (random::<T, P>(rng, units, scale), random::<T, P>(rng, sites, scale));
         let [theta, delta, bias] = [const { Vec::new() }; 3];
         let padded = units.next_multiple_of(MULTIPLE);
-        let mut machine = Self { units, weights, hidden_bias, visible_bias, theta, delta, bias, padded };
+        let mut rbm = Self { units, weights, hidden_bias, visible_bias, theta, delta, bias, padded };
         // Units that there are not have θ = δ = 0.
         let of_unit = |place: usize, number: &dyn Fn(usize, usize) -> [f64; P]| {
             if place % padded < units { number(place / padded, place % padded) } else { [0.0; P] }
         };
         let first = vec![0; sites];
-        let theta = planes(padded, |place| of_unit(place, &|_, unit| machine.theta_of(&first, unit)));
+        let theta = planes(padded, |place| of_unit(place, &|_, unit| rbm.theta_of(&first, unit)));
         let delta = planes(sites * padded, |place| {
-            of_unit(place, &|site, unit| machine.weights[site * units + unit].map(|w| -2.0 * w))
+            of_unit(place, &|site, unit| rbm.weights[site * units + unit].map(|w| -2.0 * w))
         });
-        let bias = planes(sites, |site| machine.visible_bias[site].map(|a| -2.0 * a));
-        (machine.theta, machine.delta, machine.bias) = (theta, delta, bias);
-        machine
+        let bias = planes(sites, |site| rbm.visible_bias[site].map(|a| -2.0 * a));
+        (rbm.theta, rbm.delta, rbm.bias) = (theta, delta, bias);
+        rbm
     }
 
     pub(crate) fn tables(&self) -> RbmTables<'_, T> {

@@ -19,7 +19,7 @@ pub struct Elements<'a, C, T> {
 impl<C: Copy, T: MatrixElement> Elements<'_, C, T> {
     /// Writes the active elements, and zeros as the matrix elements of the remaining room. `first` is the number of the
     /// first sample, for the error's sake.
-    pub fn write_active<F: Form<Change = C>>(
+    pub fn write_active<F: Form<ElementChange = C>>(
         self,
         form: &F,
         values: &[T],
@@ -44,7 +44,7 @@ impl<C: Copy, T: MatrixElement> Elements<'_, C, T> {
     }
 
     /// Writes the elements that are not zero. Each sample must have room for as many elements as the form may have.
-    pub fn write_nonzero<F: Form<Change = C>>(self, form: &F, values: &[T], indices: &[LocalIndex], part: Part) {
+    pub fn write_nonzero<F: Form<ElementChange = C>>(self, form: &F, values: &[T], indices: &[LocalIndex], part: Part) {
         let samples = self.counts.len();
         let mut non_zero = NonZero { room: form.max_elements(), elements: self };
         non_zero.elements.counts.fill(0);
@@ -277,7 +277,7 @@ mod tests {
 
         const LANES: usize = 1;
 
-        type Change = u32;
+        type ElementChange = u32;
 
         fn sites(&self) -> usize {
             2

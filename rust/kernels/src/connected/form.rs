@@ -19,7 +19,7 @@ pub trait Form: Sync {
     const LANES: usize;
 
     /// What leads from a sample to the configuration of an element.
-    type Change: Copy + Default + Send + Sync;
+    type ElementChange: Copy + Default + Send + Sync;
 
     /// How many sites there are.
     fn sites(&self) -> usize;
@@ -34,11 +34,17 @@ pub trait Form: Sync {
         indices: &[LocalIndex],
         samples: usize,
         part: Part,
-        sink: &mut impl Sink<Self::Change, T>,
+        sink: &mut impl Sink<Self::ElementChange, T>,
     );
 
     /// Writes the configuration of an element of `sample`.
-    fn write<S: Sample>(&self, states: &LocalStates<S>, sample: &Configuration<S>, change: Self::Change, row: &mut [S]);
+    fn write<S: Sample>(
+        &self,
+        states: &LocalStates<S>,
+        sample: &Configuration<S>,
+        change: Self::ElementChange,
+        row: &mut [S],
+    );
 }
 
 /// Which of the elements are wanted.
@@ -102,7 +108,7 @@ pub fn write_configurations<F: Form, S: Sample>(
     form: &F,
     states: &LocalStates<S>,
     sample: &Configuration<S>,
-    changes: &[F::Change],
+    changes: &[F::ElementChange],
     rows: &mut [S],
 ) {
     vectorized(

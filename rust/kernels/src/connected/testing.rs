@@ -134,7 +134,7 @@ impl<F: Form, S: Sample + Debug, T: MatrixElement + Sample + Debug> Sweep<'_, F,
         &self,
         room: usize,
         mels: &mut Vec<T>,
-        changes: &mut [F::Change],
+        changes: &mut [F::ElementChange],
         first: usize,
     ) -> Result<Vec<u32>, Error> {
         let mut counts = vec![77; self.samples.len()];
@@ -148,7 +148,7 @@ impl<F: Form, S: Sample + Debug, T: MatrixElement + Sample + Debug> Sweep<'_, F,
         let most = expected.iter().map(Vec::len).max().unwrap_or_default();
         assert!(most <= self.form.max_elements(), "{most} elements of at most {}", self.form.max_elements());
         for room in [most, most + 3] {
-            let mut changes = vec![F::Change::default(); expected.len() * room];
+            let mut changes = vec![F::ElementChange::default(); expected.len() * room];
             let (mut mels, mut only_mels) = (Vec::new(), Vec::new());
             let counts = self.write_active(room, &mut mels, &mut changes, 0).expect("enough room");
             self.check_rows(expected, room, &counts, &mels, &changes);
@@ -170,7 +170,7 @@ impl<F: Form, S: Sample + Debug, T: MatrixElement + Sample + Debug> Sweep<'_, F,
         let (samples, width) = (expected.len(), self.form.max_elements());
         let mut counts = vec![77; samples];
         let mut mels = vec![Self::junk(); samples * width];
-        let mut changes = vec![F::Change::default(); samples * width];
+        let mut changes = vec![F::ElementChange::default(); samples * width];
         let elements = Elements { counts: &mut counts, mels: &mut mels, changes: &mut changes };
         elements.write_nonzero(self.form, self.values, &self.indices(), part);
         self.check_rows(expected, width, &counts, &mels, &changes);
@@ -187,7 +187,7 @@ impl<F: Form, S: Sample + Debug, T: MatrixElement + Sample + Debug> Sweep<'_, F,
         width: usize,
         counts: &[u32],
         mels: &[T],
-        changes: &[F::Change],
+        changes: &[F::ElementChange],
     ) {
         let sites = self.form.sites();
         let mut configuration = self.states.first();

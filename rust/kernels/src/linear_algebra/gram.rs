@@ -170,7 +170,7 @@ mod tests {
     }
 
     /// The rows `(samples, components, K)` that factors stand for.
-    fn written(
+    fn rows_of_factors(
         x: &[Complex<f64>],
         delta: &[Complex<f64>],
         [samples, components, parts, positions]: [usize; 4],
@@ -212,7 +212,7 @@ mod tests {
             let delta = numbers(seed + 1, all * components * places * sizes[1], are_complex[1]);
             let rows = numbers(seed + 2, all * components * sizes[2], are_complex[2]);
             let mean = numbers(seed + 3, components * sizes[2], are_complex[2]);
-            let own = written(
+            let own = rows_of_factors(
                 &complex(&x, are_complex[0]), &complex(&delta, are_complex[1]), [all, components, parts, positions], is_nested,
             );
             let centred: Vec<_> = complex(&rows, are_complex[2]).iter().zip(complex(&mean, are_complex[2]).iter().cycle()).map(|(a, b)| a - b).collect();

@@ -93,7 +93,7 @@ pub(crate) fn of_rounding<T: Real>(x: &[T]) -> f64 {
 }
 
 /// A dense layer of a program.
-struct Layer<'p, T> {
+struct DenseLayer<'p, T> {
     operation: usize,
     contract: &'p Contract<T>,
     inputs: Range<usize>,
@@ -102,7 +102,7 @@ struct Layer<'p, T> {
 }
 
 /// The layers that a program consists of, with functions in between; None if there is something else.
-fn layers<T: Real>(program: &Program<T>) -> Option<Vec<Layer<'_, T>>> {
+fn layers<T: Real>(program: &Program<T>) -> Option<Vec<DenseLayer<'_, T>>> {
     let (mut function, mut layers) = (None, Vec::new());
     let mut numbers = program.input_places();
     for (operation, one) in program.operations().iter().enumerate() {
@@ -116,7 +116,7 @@ fn layers<T: Real>(program: &Program<T>) -> Option<Vec<Layer<'_, T>>> {
             }
             Operation::Contract(contract) => {
                 let [inputs, outs] = contract.dense().filter(|[inputs, _]| *inputs == numbers)?;
-                layers.push(Layer { operation, contract, inputs, outputs: outs.len(), function: function.take() });
+                layers.push(DenseLayer { operation, contract, inputs, outputs: outs.len(), function: function.take() });
                 numbers = outs;
             }
             _ => return None,
@@ -126,8 +126,8 @@ fn layers<T: Real>(program: &Program<T>) -> Option<Vec<Layer<'_, T>>> {
     is_whole.then_some(layers)
 }
 
-fn bound<T: Real>(layer: Layer<T>) -> Bound {
-    let Layer { operation, contract, inputs, outputs, function } = layer;
+fn bound<T: Real>(layer: DenseLayer<T>) -> Bound {
+    let DenseLayer { operation, contract, inputs, outputs, function } = layer;
     let (matrix, bias) = contract.matrix();
     let frobenius = norm(&matrix);
     // One more for what rounds the numbers themselves, and one where a product is rounded before it is added.

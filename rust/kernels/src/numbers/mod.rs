@@ -10,7 +10,7 @@ mod scalars;
 mod simd;
 mod weights;
 
-pub use algebra::{Algebra, Complexes, Pairs, Planes, Reals};
+pub use algebra::{Algebra, Complexes, Planes, RealPairs, Reals};
 pub use functions::Functions;
 pub use limits::fma_rate;
 pub use real::{MULTIPLE, Real};

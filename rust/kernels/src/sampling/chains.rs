@@ -8,7 +8,7 @@
 
 use crate::amplitudes::Walker;
 use crate::numbers::dispatch;
-use crate::sampling::rules::{Change, TransitionRule};
+use crate::sampling::rules::{ProposedChange, TransitionRule};
 use crate::sampling::stream::random_numbers;
 use crate::sites::LocalIndex;
 use pulp::{Simd, WithSimd};
@@ -40,11 +40,11 @@ pub fn run<W: Walker, R: TransitionRule>(
     start: &[LocalIndex],
     samples: &mut [LocalIndex],
 ) -> u64 {
-    dispatch(Chain { sampling, power, number, walker, rule, start, samples })
+    dispatch(RunChain { sampling, power, number, walker, rule, start, samples })
 }
 
 /// What [`run`] does.
-struct Chain<'a, W, R> {
+struct RunChain<'a, W, R> {
     sampling: &'a Sampling,
     power: f64,
     number: u64,
@@ -54,7 +54,7 @@ struct Chain<'a, W, R> {
     samples: &'a mut [LocalIndex],
 }
 
-impl<W: Walker, R: TransitionRule> WithSimd for Chain<'_, W, R> {
+impl<W: Walker, R: TransitionRule> WithSimd for RunChain<'_, W, R> {
     type Output = u64;
 
     #[inline(always)]
@@ -62,7 +62,7 @@ impl<W: Walker, R: TransitionRule> WithSimd for Chain<'_, W, R> {
         let Self { sampling, power, number, walker, rule, start, samples } = self;
         let mut rng = random_numbers(&sampling.key, number);
         let mut indices = start.to_vec();
-        let mut change = Change::default();
+        let mut change = ProposedChange::default();
         let mut accepted = 0;
         walker.visit(simd, &indices);
         rule.visit(&indices);

@@ -10,7 +10,7 @@ use crate::amplitudes::FirstLayer;
 use crate::numbers::{Real, dispatch};
 use crate::sampling::Sampling;
 use crate::sampling::rows::EqualRows;
-use crate::sampling::rules::{Change, TransitionRule};
+use crate::sampling::rules::{ProposedChange, TransitionRule};
 use crate::sampling::stream::{STREAM_WORDS, Stream};
 use crate::sites::LocalIndex;
 use pulp::{Simd, WithSimd};
@@ -104,13 +104,13 @@ pub struct Proposer<'a, T, R> {
     sampling: &'a Sampling,
     rule: R,
     layer: FirstLayer<'a, T>,
-    change: Change,
+    change: ProposedChange,
 }
 
 impl<'a, T: Real, R: TransitionRule> Proposer<'a, T, R> {
     /// By this rule, for a network with this first layer.
     pub fn new(sampling: &'a Sampling, rule: R, layer: FirstLayer<'a, T>) -> Self {
-        Self { sampling, rule, layer, change: Change::default() }
+        Self { sampling, rule, layer, change: ProposedChange::default() }
     }
 
     pub(super) fn layer(&self) -> FirstLayer<'a, T> {

@@ -18,7 +18,7 @@ pub use search::{Attempt, Candidate, Discovery, find};
 
 /// Libraries of one family share an ABI: the numbers of their constants and the width of their handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
+pub enum MpiFamily {
     /// MPICH, Intel MPI, MVAPICH, Cray MPICH: handles are 32-bit numbers.
     Mpich,
     /// Open MPI: handles are addresses of the library's objects.
@@ -27,7 +27,7 @@ pub enum Family {
     Standard,
 }
 
-impl fmt::Display for Family {
+impl fmt::Display for MpiFamily {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Mpich => "MPICH",
@@ -63,7 +63,7 @@ macro_rules! with_api {
 #[derive(Debug)]
 pub struct Library {
     path: PathBuf,
-    family: Family,
+    family: MpiFamily,
     api: AnyApi,
     object: dl::Library,
 }
@@ -79,18 +79,18 @@ impl Library {
         let object = unsafe { dl::Library::open(Some(path), dl::RTLD_LAZY | dl::RTLD_LOCAL | libc::RTLD_NODELETE) }
             .map_err(|error| unusable(loader_says(&error)))?;
         let family = if exports(&object, c"ompi_mpi_comm_world") {
-            Family::OpenMpi
+            MpiFamily::OpenMpi
         } else if is_standard(&object) {
-            Family::Standard
+            MpiFamily::Standard
         } else {
-            Family::Mpich
+            MpiFamily::Mpich
         };
         // SAFETY: the family was just read off the library, so the types of `Api` are those of its functions.
         let api = unsafe {
             match family {
-                Family::Mpich => Api::mpich(&object).map(AnyApi::Narrow),
-                Family::OpenMpi => Api::open_mpi(&object).map(AnyApi::Wide),
-                Family::Standard => Api::standard(&object).map(AnyApi::Wide),
+                MpiFamily::Mpich => Api::mpich(&object).map(AnyApi::Narrow),
+                MpiFamily::OpenMpi => Api::open_mpi(&object).map(AnyApi::Wide),
+                MpiFamily::Standard => Api::standard(&object).map(AnyApi::Wide),
             }
         }
         .map_err(|error| unusable(loader_says(&error)))?;
@@ -106,7 +106,7 @@ impl Library {
 
     /// Its family.
     #[must_use]
-    pub fn family(&self) -> Family {
+    pub fn family(&self) -> MpiFamily {
         self.family
     }
 
@@ -190,11 +190,11 @@ impl Library {
 }
 
 /// The standard ABI has numbers of its own for the levels, which are ours; the other families count from 0.
-fn thread_level(family: Family, number: c_int) -> ThreadLevel {
+fn thread_level(family: MpiFamily, number: c_int) -> ThreadLevel {
     const LEVELS: [ThreadLevel; 4] =
         [ThreadLevel::Single, ThreadLevel::Funneled, ThreadLevel::Serialized, ThreadLevel::Multiple];
     let numbered = |(place, &level): (usize, &ThreadLevel)| {
-        let theirs = if family == Family::Standard { level as c_int } else { place as c_int };
+        let theirs = if family == MpiFamily::Standard { level as c_int } else { place as c_int };
         (theirs == number).then_some(level)
     };
     LEVELS.iter().enumerate().find_map(numbered).unwrap_or(ThreadLevel::Single)
@@ -264,14 +264,14 @@ mod tests {
 
     #[test]
     fn thread_levels_by_their_numbers_in_each_family() {
-        for family in [Family::Mpich, Family::OpenMpi] {
+        for family in [MpiFamily::Mpich, MpiFamily::OpenMpi] {
             assert_eq!(thread_level(family, 1), ThreadLevel::Funneled);
             assert_eq!(thread_level(family, 3), ThreadLevel::Multiple);
             assert_eq!(thread_level(family, 4096), ThreadLevel::Single);
         }
-        assert_eq!(thread_level(Family::Standard, 2048), ThreadLevel::Serialized);
-        assert_eq!(thread_level(Family::Standard, 4096), ThreadLevel::Multiple);
-        assert_eq!(thread_level(Family::Standard, 3), ThreadLevel::Single);
+        assert_eq!(thread_level(MpiFamily::Standard, 2048), ThreadLevel::Serialized);
+        assert_eq!(thread_level(MpiFamily::Standard, 4096), ThreadLevel::Multiple);
+        assert_eq!(thread_level(MpiFamily::Standard, 3), ThreadLevel::Single);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::{Family, Library, loaded};
+use super::{Library, MpiFamily, loaded};
 use crate::Error;
 use crate::launcher::{self, Kind};
 
@@ -157,10 +157,10 @@ fn in_prefix(prefix: &Path, names: &[&str]) -> Vec<PathBuf> {
 }
 
 /// The family of MPI libraries that a launcher starts, where it starts one alone.
-fn family_of(launcher: Kind) -> Option<Family> {
+fn family_of(launcher: Kind) -> Option<MpiFamily> {
     match launcher {
-        Kind::Hydra | Kind::IntelMpi | Kind::Pals | Kind::Mvapich => Some(Family::Mpich),
-        Kind::OpenMpi => Some(Family::OpenMpi),
+        Kind::Hydra | Kind::IntelMpi | Kind::Pals | Kind::Mvapich => Some(MpiFamily::Mpich),
+        Kind::OpenMpi => Some(MpiFamily::OpenMpi),
         Kind::Slurm | Kind::Ferroket | Kind::Prrte | Kind::Flux => None,
     }
 }
@@ -169,7 +169,7 @@ fn family_of(launcher: Kind) -> Option<Family> {
 ///
 /// `libmpi.so` alone isn't among them: it may be a linker script, and says nothing of the family. Debian calls
 /// MPICH's library `libmpich.so.12`.
-fn names(family: Option<Family>) -> (Vec<&'static str>, Vec<&'static str>) {
+fn names(family: Option<MpiFamily>) -> (Vec<&'static str>, Vec<&'static str>) {
     const MPICH: &[&str] = if cfg!(target_os = "macos") {
         &["libmpi.12.dylib", "libmpich.12.dylib"]
     } else {
@@ -182,7 +182,7 @@ fn names(family: Option<Family>) -> (Vec<&'static str>, Vec<&'static str>) {
         &["libmpi_abi.so.0", "libmpi_abi.so.1"]
     };
     match family {
-        Some(Family::OpenMpi) => (OPEN_MPI.to_vec(), [MPICH, STANDARD].concat()),
+        Some(MpiFamily::OpenMpi) => (OPEN_MPI.to_vec(), [MPICH, STANDARD].concat()),
         Some(_) => ([MPICH, STANDARD].concat(), OPEN_MPI.to_vec()),
         None => ([MPICH, OPEN_MPI, STANDARD].concat(), Vec::new()),
     }
@@ -195,9 +195,9 @@ mod tests {
     #[test]
     fn the_launchers_family_comes_first() {
         if cfg!(target_os = "linux") {
-            let (own, others) = names(Some(Family::OpenMpi));
+            let (own, others) = names(Some(MpiFamily::OpenMpi));
             assert_eq!((own[0], others[0]), ("libmpi.so.40", "libmpi.so.12"));
-            let (own, others) = names(Some(Family::Mpich));
+            let (own, others) = names(Some(MpiFamily::Mpich));
             assert_eq!((own[..2].to_vec(), others), (vec!["libmpi.so.12", "libmpich.so.12"], vec!["libmpi.so.40"]));
             assert_eq!(names(None).1, Vec::<&str>::new());
         }

@@ -10,7 +10,7 @@ pub(crate) mod moves;
 
 pub use connected::ConnectedRatios;
 pub use numbers::{Orbital, SignedLog};
-pub use ratios::{Amplitudes, Change};
+pub use ratios::{Amplitudes, FermionChange};
 pub use walker::Walker;
 
 use crate::Error;

@@ -28,14 +28,14 @@ impl<'a, F: Fermions> Amplitudes<'a, F> {
 
 /// What some sites that change do to the fermions, and on the way back.
 #[derive(Debug, Default)]
-pub struct Change {
+pub struct FermionChange {
     there: Moves,
     back: Moves,
 }
 
 impl<F: Fermions> Ratios for Amplitudes<'_, F> {
     type Ratio = F::Number;
-    type Change = Change;
+    type SiteChange = FermionChange;
 
     fn cached(&self) -> usize {
         if F::READS_MANY { (CACHED / self.fermions.numbers().max(1)).clamp(1, BLOCK) } else { BLOCK }
@@ -61,7 +61,7 @@ impl<F: Fermions> Ratios for Amplitudes<'_, F> {
     }
 
     #[inline(always)]
-    fn prepare<S: Simd>(&self, _: S, change: &mut Change, sites: &[usize], opposite: &[bool]) {
+    fn prepare<S: Simd>(&self, _: S, change: &mut FermionChange, sites: &[usize], opposite: &[bool]) {
         let emptied = [false].into_iter().chain(opposite.iter().copied()).map(LocalIndex::from);
         let changes = sites.iter().copied().zip(emptied);
         let changes = changes.map(|(site, index)| (site, self.fermions.is_occupied(site, index)));
@@ -74,7 +74,7 @@ impl<F: Fermions> Ratios for Amplitudes<'_, F> {
     fn ratios<S: Simd>(
         &self,
         _: S,
-        change: &Change,
+        change: &FermionChange,
         n: usize,
         samples: [usize; RATIOS_PER_BLOCK],
         reversed: [bool; RATIOS_PER_BLOCK],

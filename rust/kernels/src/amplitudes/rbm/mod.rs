@@ -33,7 +33,7 @@ mod walker;
 pub use row::Row;
 pub use walker::Walker;
 
-/// A machine on sites with two local states each.
+/// A restricted Boltzmann machine on sites with two local states each.
 #[derive(Debug, Clone, Copy)]
 pub struct RbmTables<'a, T> {
     /// θ where all sites have their first local state, `(planes, units)`.
@@ -173,10 +173,10 @@ fn zeros<T: Real>(len: usize) -> AVec<T> {
     AVec::from_iter(CACHE_LINE, std::iter::repeat_n(T::default(), len))
 }
 
-/// The machine at some samples, as [`Ratios`].
+/// A restricted Boltzmann machine at some samples, as [`Ratios`].
 #[derive(Debug)]
 pub struct Amplitudes<'a, T, A, const P: usize> {
-    machine: &'a Rbm<'a, T, A, P>,
+    rbm: &'a Rbm<'a, T, A, P>,
     changed: Changed,
     /// θ of the samples, `(planes, samples, units)`.
     theta: AVec<T>,
@@ -187,8 +187,8 @@ pub struct Amplitudes<'a, T, A, const P: usize> {
 impl<'a, T: Real, A: Algebra<P>, const P: usize> Amplitudes<'a, T, A, P> {
     /// At no samples.
     #[must_use]
-    pub fn new(machine: &'a Rbm<'a, T, A, P>) -> Self {
-        Self { machine, changed: Changed::default(), theta: zeros(0), tanh: zeros(0) }
+    pub fn new(rbm: &'a Rbm<'a, T, A, P>) -> Self {
+        Self { rbm, changed: Changed::default(), theta: zeros(0), tanh: zeros(0) }
     }
 }
 
@@ -200,16 +200,16 @@ const HALF: usize = RATIOS_PER_BLOCK / 2;
 
 impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> {
     type Ratio = A::Factor;
-    type Change = Row<T, A, P>;
+    type SiteChange = Row<T, A, P>;
 
     fn cached(&self) -> usize {
-        let of_sample = P * self.machine.tables.units * size_of::<T>();
+        let of_sample = P * self.rbm.tables.units * size_of::<T>();
         (CACHED / of_sample.max(1)).clamp(RATIOS_PER_BLOCK, BLOCK) / HALF * HALF
     }
 
     #[inline(always)]
     fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], samples: usize) {
-        let RbmTables { theta, delta, units, .. } = self.machine.tables;
+        let RbmTables { theta, delta, units, .. } = self.rbm.tables;
         self.changed.set(indices, samples);
         for table in [&mut self.theta, &mut self.tanh] {
             table.resize(P * samples * units, T::default());
@@ -223,7 +223,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
 
     #[inline(always)]
     fn prepare<S: Simd>(&self, simd: S, change: &mut Row<T, A, P>, sites: &[usize], opposite: &[bool]) {
-        change.compose(simd, self.machine, sites, opposite);
+        change.compose(simd, self.rbm, sites, opposite);
     }
 
     #[inline(always)]
@@ -259,7 +259,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Amplitudes<'_, T, A, P> {
         reversed: &[bool],
         ratios: &mut [A::Factor],
     ) {
-        let products = row.products::<S, Q>(simd, self.machine, planes(&self.tanh), samples, reversed);
+        let products = row.products::<S, Q>(simd, self.rbm, planes(&self.tanh), samples, reversed);
         if row.overflowing || row.in_doubles || !row.wide.is_empty() {
             for place in 0..Q {
                 ratios[place] = self.careful_ratio::<S>(row, products[place], samples[place], reversed[place]);
@@ -297,7 +297,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Amplitudes<'_, T, A, P> {
 mod tests {
     use super::*;
     use crate::amplitudes::testing::{RandomRbm, flipped, log_cosh_of_complex, log_cosh_of_pair, log_cosh_of_real};
-    use crate::numbers::{Complexes, Pairs, Reals, each_level};
+    use crate::numbers::{Complexes, RealPairs, Reals, each_level};
     use crate::sites::Sites;
     use crate::sites::testing::{SPIN, random_samples};
     use proptest::prelude::*;
@@ -307,7 +307,7 @@ mod tests {
 
     /// The ratios of `RATIOS_PER_BLOCK` samples, with some sites flipped.
     struct Flips<'a, 'm, T, A, const P: usize> {
-        machine: &'a Rbm<'m, T, A, P>,
+        rbm: &'a Rbm<'m, T, A, P>,
         samples: &'a [Vec<LocalIndex>],
         sites: &'a [usize],
         opposite: &'a [bool],
@@ -318,8 +318,8 @@ mod tests {
         type Output = [A::Factor; RATIOS_PER_BLOCK];
 
         fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
-            let Self { machine, samples, sites, opposite, reversed } = self;
-            let mut amplitudes = Amplitudes::new(machine);
+            let Self { rbm, samples, sites, opposite, reversed } = self;
+            let mut amplitudes = Amplitudes::new(rbm);
             amplitudes.visit(simd, &samples.concat(), samples.len());
             let mut row = Row::default();
             amplitudes.prepare(simd, &mut row, sites, opposite);
@@ -336,7 +336,7 @@ mod tests {
         log_cosh: impl Fn([f64; P]) -> Complex<f64>,
     ) {
         let random = RandomRbm::<T, P>::new(rng, sites, units, scale);
-        let machine = Rbm::<T, A, P>::new(random.tables(), sites).expect("tables");
+        let rbm = Rbm::<T, A, P>::new(random.tables(), sites).expect("tables");
         let spins = Sites::new(sites, vec![SPIN], &[]).expect("spins");
         let flips: Vec<usize> = (0..sites).filter(|_| rng.random()).collect();
         let Some((first, others)) = flips.split_first() else { return };
@@ -352,7 +352,7 @@ mod tests {
         let opposite: Vec<bool> = others.iter().enumerate().map(|(i, _)| pattern[i + 1] != pattern[0]).collect();
         for level in each_level() {
             let (samples, sites, opposite) = (&samples, &flips, &opposite);
-            let ratios = dispatch(Flips { machine: &machine, samples, sites, opposite, reversed });
+            let ratios = dispatch(Flips { rbm: &rbm, samples, sites, opposite, reversed });
             for (sample, ratio) in samples.iter().zip(ratios) {
                 let there = flipped(sample, flips.iter().copied());
                 let expected = (random.log_psi(&there, &log_cosh) - random.log_psi(sample, &log_cosh)).exp();
@@ -374,7 +374,7 @@ mod tests {
             let large = (1 + shape[1]) as f64 * scale.max(1.0);
             compare::<f64, Reals, 1>(rng, shape, scale, 2e-12 * large, log_cosh_of_real);
             compare::<f32, Reals, 1>(rng, shape, scale.min(2.0), 2e-5 * large, log_cosh_of_real);
-            compare::<f64, Pairs, 2>(rng, shape, scale, 2e-12 * large, log_cosh_of_pair);
+            compare::<f64, RealPairs, 2>(rng, shape, scale, 2e-12 * large, log_cosh_of_pair);
             // cosh of a complex number may be near zero.
             compare::<f64, Complexes, 2>(rng, shape, scale.min(0.7), 4e-10 * large, log_cosh_of_complex);
         }

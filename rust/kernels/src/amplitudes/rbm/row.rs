@@ -1,4 +1,4 @@
-//! What multiplies the amplitude of a machine if some sites change.
+//! What multiplies the amplitude of a restricted Boltzmann machine if some sites change.
 
 use super::{Extent, Rbm};
 use crate::numbers::{
@@ -53,7 +53,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
     /// Makes it that of a change of `sites`, of which `opposite` says whether they change the other way than the first one
     /// does, which goes from its first to its second state.
     #[inline(always)]
-    pub(super) fn compose<S: Simd>(&mut self, simd: S, machine: &Rbm<'_, T, A, P>, sites: &[usize], opposite: &[bool]) {
+    pub(super) fn compose<S: Simd>(&mut self, simd: S, rbm: &Rbm<'_, T, A, P>, sites: &[usize], opposite: &[bool]) {
         let (&first, others) = sites.split_first().expect("a group off the diagonal flips a site");
         self.changes.clear();
         self.changes.push((first, false));
@@ -62,9 +62,9 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
         let mut bias = [0.0; P];
         let mut extent = Extent::default();
         for &(site, opposite) in &self.changes {
-            extent.add(&machine.extents[site]);
+            extent.add(&rbm.extents[site]);
             for (plane, bias) in bias.iter_mut().enumerate() {
-                let change = machine.tables.bias[plane * machine.sites + site].into();
+                let change = rbm.tables.bias[plane * rbm.sites + site].into();
                 *bias += if opposite { -change } else { change };
             }
         }
@@ -77,24 +77,24 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
         if self.alone.is_some() {
             return;
         }
-        for (own, of_first) in [&mut self.cosh, &mut self.sinh].into_iter().zip(machine.rows(first)) {
+        for (own, of_first) in [&mut self.cosh, &mut self.sinh].into_iter().zip(rbm.rows(first)) {
             own.clear();
             for plane in of_first {
                 own.extend_from_slice(plane);
             }
         }
         for (&site, &opposite) in others.iter().zip(opposite) {
-            self.add(simd, machine, site, opposite);
+            self.add(simd, rbm, site, opposite);
         }
         if extent.largest > T::NARROW || all_wide {
-            self.mend(machine, all_wide);
+            self.mend(rbm, all_wide);
         }
     }
 
     /// One site more, by the addition theorems.
     #[inline(always)]
-    fn add<S: Simd>(&mut self, simd: S, machine: &Rbm<'_, T, A, P>, site: usize, opposite: bool) {
-        let [cosh, sinh] = machine.rows(site);
+    fn add<S: Simd>(&mut self, simd: S, rbm: &Rbm<'_, T, A, P>, site: usize, opposite: bool) {
+        let [cosh, sinh] = rbm.rows(site);
         let (cosh, sinh) = (vectors::<T, S, P>(cosh), vectors::<T, S, P>(sinh));
         let own_cosh = vectors_mut::<T, S, P>(planes_mut(&mut self.cosh));
         let own_sinh = vectors_mut::<T, S, P>(planes_mut(&mut self.sinh));
@@ -116,12 +116,12 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
 
     /// Sets the units apart whose factors could cancel, or all, and mends those in which the addition theorems did.
     #[cold]
-    fn mend(&mut self, machine: &Rbm<'_, T, A, P>, all: bool) {
-        for unit in 0..machine.tables.units {
+    fn mend(&mut self, rbm: &Rbm<'_, T, A, P>, all: bool) {
+        for unit in 0..rbm.tables.units {
             let (mut delta, mut reach) = ([0.0; P], [0.0; P]);
             for &(site, opposite) in &self.changes {
                 for plane in 0..P {
-                    let change: f64 = machine.of_site(machine.tables.delta, plane, site)[unit].into();
+                    let change: f64 = rbm.of_site(rbm.tables.delta, plane, site)[unit].into();
                     delta[plane] += if opposite { -change } else { change };
                     reach[plane] += change.abs();
                 }
@@ -149,13 +149,13 @@ impl<T: Real, A: Algebra<P>, const P: usize> Row<T, A, P> {
     pub(super) fn products<S: Simd, const Q: usize>(
         &self,
         simd: S,
-        machine: &Rbm<'_, T, A, P>,
+        rbm: &Rbm<'_, T, A, P>,
         tanh: [&[T]; P],
         samples: &[usize],
         reversed: &[bool],
     ) -> [Planes<T, S, P>; Q] {
         let [cosh, sinh] = match self.alone {
-            Some(site) => machine.rows(site),
+            Some(site) => rbm.rows(site),
             None => [planes(&self.cosh), planes(&self.sinh)],
         };
         let (cosh, mut sinh) = (vectors::<T, S, P>(cosh), vectors::<T, S, P>(sinh));

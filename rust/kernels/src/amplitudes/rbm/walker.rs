@@ -1,4 +1,4 @@
-//! A machine at a configuration that moves.
+//! A restricted Boltzmann machine at a configuration that moves.
 
 use super::{Extent, Rbm, RbmTables, zeros};
 use crate::amplitudes::sums::{Changed, sum_rows};
@@ -22,7 +22,7 @@ const MOVES: usize = 256;
 /// units up, at three to five times the cost.
 #[derive(Debug)]
 pub struct Walker<'a, T, A, const P: usize> {
-    machine: &'a Rbm<'a, T, A, P>,
+    rbm: &'a Rbm<'a, T, A, P>,
     changed: Changed,
     /// θ of a configuration before the latest moves, `(planes, units)`.
     theta: AVec<T>,
@@ -47,20 +47,20 @@ pub struct Walker<'a, T, A, const P: usize> {
 /// the compiler.
 macro_rules! with_flips {
     ($self:expr, $simd:expr, $flips:ident => $body:expr) => {{
-        let machine = $self.machine;
+        let rbm = $self.rbm;
         match $self.proposal.flips[..] {
             [flip] => {
-                let $flips = &[Flip::new($simd, machine, flip)];
+                let $flips = &[Flip::new($simd, rbm, flip)];
                 $body
             }
             [flip, other] => {
-                let $flips = &[Flip::new($simd, machine, flip), Flip::new($simd, machine, other)];
+                let $flips = &[Flip::new($simd, rbm, flip), Flip::new($simd, rbm, other)];
                 $body
             }
             ref flips => {
                 let mut all = Vec::with_capacity(flips.len());
                 for &flip in flips {
-                    all.push(Flip::new($simd, machine, flip));
+                    all.push(Flip::new($simd, rbm, flip));
                 }
                 let $flips = &all[..];
                 $body
@@ -88,8 +88,8 @@ struct Flip<'a, T: Real, S: Simd, const P: usize> {
 
 impl<'a, T: Real, S: Simd, const P: usize> Flip<'a, T, S, P> {
     #[inline(always)]
-    fn new<A: Algebra<P>>(simd: S, machine: &'a Rbm<'_, T, A, P>, (site, back): (usize, bool)) -> Self {
-        let [cosh, sinh] = machine.rows(site);
+    fn new<A: Algebra<P>>(simd: S, rbm: &'a Rbm<'_, T, A, P>, (site, back): (usize, bool)) -> Self {
+        let [cosh, sinh] = rbm.rows(site);
         let (mut cosh, mut sinh) = (vectors::<T, S, P>(cosh), vectors::<T, S, P>(sinh));
         // All of the same length, so that the compiler knows that no place is outside.
         let len = cosh[0].len();
@@ -113,12 +113,12 @@ impl<'a, T: Real, S: Simd, const P: usize> Flip<'a, T, S, P> {
 impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
     /// At no configuration.
     #[must_use]
-    pub fn new(machine: &'a Rbm<'a, T, A, P>) -> Self {
-        let [theta, tanh, proposed] = [(); 3].map(|()| zeros(P * machine.tables.units));
+    pub fn new(rbm: &'a Rbm<'a, T, A, P>) -> Self {
+        let [theta, tanh, proposed] = [(); 3].map(|()| zeros(P * rbm.tables.units));
         let proposal = Proposal::default();
         let (changed, behind) = (Changed::default(), Vec::new());
         Self {
-            machine,
+            rbm,
             changed,
             theta,
             behind,
@@ -135,10 +135,10 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
     /// Makes θ that of the configuration.
     #[inline(always)]
     fn renew_theta<S: Simd>(&mut self, simd: S) {
-        let machine = self.machine;
+        let rbm = self.rbm;
         for (plane, theta) in planes_mut::<T, P>(&mut self.theta).into_iter().enumerate() {
             for &(site, back) in &self.behind {
-                add_signed(simd, theta, machine.of_site(machine.tables.delta, plane, site), back);
+                add_signed(simd, theta, rbm.of_site(rbm.tables.delta, plane, site), back);
             }
         }
         self.behind.clear();
@@ -210,7 +210,7 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
     #[inline(always)]
     fn amplitude_ratio_by_log_cosh<S: Simd>(&mut self, simd: S) -> AmplitudeRatio {
         self.renew_theta(simd);
-        let RbmTables { delta, bias, .. } = self.machine.tables;
+        let RbmTables { delta, bias, .. } = self.rbm.tables;
         let before = match self.log_cosh {
             Some(sum) => sum,
             None => A::sum_of_log_cosh(planes(&self.theta)),
@@ -219,7 +219,7 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
         let mut of_bias = 0.0;
         for &(site, back) in &self.proposal.flips {
             for (plane, theta) in planes_mut::<T, P>(&mut self.proposed).into_iter().enumerate() {
-                add_signed(simd, theta, self.machine.of_site(delta, plane, site), back);
+                add_signed(simd, theta, self.rbm.of_site(delta, plane, site), back);
             }
             // The real part is the first plane.
             let change: f64 = bias[site].into();
@@ -234,7 +234,7 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
 impl<T: Real, A: Algebra<P>, const P: usize> amplitudes::Walker for Walker<'_, T, A, P> {
     #[inline(always)]
     fn visit<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]) {
-        let tables = self.machine.tables;
+        let tables = self.rbm.tables;
         self.changed.set(indices, 1);
         let sums = planes_mut::<T, P>(&mut self.theta).into_iter();
         for ((sums, first), delta) in sums.zip(planes::<T, P>(tables.theta)).zip(planes::<T, P>(tables.delta)) {
@@ -248,17 +248,17 @@ impl<T: Real, A: Algebra<P>, const P: usize> amplitudes::Walker for Walker<'_, T
 
     #[inline(always)]
     fn amplitude_ratio<S: Simd>(&mut self, simd: S, indices: &[LocalIndex], sites: &[u32]) -> AmplitudeRatio {
-        let machine = self.machine;
+        let rbm = self.rbm;
         let (mut of_bias, mut largest, mut reach, mut reach_of_units) = (1.0, 0.0, 0.0, 0.0);
         self.proposal.flips.clear();
         for &site in sites {
             let site = site as usize;
             let back = indices[site] == 1;
             self.proposal.flips.push((site, back));
-            of_bias *= machine.of_bias[site][usize::from(back)];
-            largest += machine.extents[site].largest;
-            reach += machine.reaches[site][0];
-            reach_of_units += machine.reaches[site][1];
+            of_bias *= rbm.of_bias[site][usize::from(back)];
+            largest += rbm.extents[site].largest;
+            reach += rbm.reaches[site][0];
+            reach_of_units += rbm.reaches[site][1];
         }
         let scale = if A::SQUARED { 2.0 } else { 1.0 };
         let in_doubles = scale * reach_of_units > T::RANGE;
@@ -309,7 +309,7 @@ impl<T: Real, A: Algebra<P>, const P: usize> Walker<'_, T, A, P> {
     fn largest_sum(&self, lanes: usize) -> f64 {
         let mut extent = Extent::default();
         for &(site, _) in &self.proposal.flips {
-            extent.add(&self.machine.extents[site]);
+            extent.add(&self.rbm.extents[site]);
         }
         extent.largest_sum(lanes)
     }
@@ -323,7 +323,7 @@ mod tests {
         RandomRbm, check_amplitude_ratio, compare_steps, flipped, log_cosh_of_complex, log_cosh_of_pair,
         log_cosh_of_real,
     };
-    use crate::numbers::{Complexes, Pairs, Reals, dispatch, each_level};
+    use crate::numbers::{Complexes, RealPairs, Reals, dispatch, each_level};
     use proptest::prelude::*;
     use pulp::WithSimd;
     use rand::rngs::StdRng;
@@ -347,15 +347,15 @@ mod tests {
             macro_rules! compare {
                 ($T:ty, $A:ty, $P:literal, $scale:expr, $tolerance:expr, $log_cosh:ident) => {{
                     let random = RandomRbm::<$T, $P>::new(rng, sites, units, $scale);
-                    let machine = Rbm::<$T, $A, $P>::new(random.tables(), sites).expect("tables");
+                    let rbm = Rbm::<$T, $A, $P>::new(random.tables(), sites).expect("tables");
                     let log_psi = |sample: &[LocalIndex]| random.log_psi(sample, $log_cosh);
-                    compare_steps(rng, &start, $tolerance, log_psi, || Walker::new(&machine));
+                    compare_steps(rng, &start, $tolerance, log_psi, || Walker::new(&rbm));
                 }};
             }
             compare!(f64, Reals, 1, scale, double, log_cosh_of_real);
             compare!(f32, Reals, 1, scale.min(2.0), single, log_cosh_of_real);
-            compare!(f64, Pairs, 2, scale, double, log_cosh_of_pair);
-            compare!(f32, Pairs, 2, scale.min(2.0), single, log_cosh_of_pair);
+            compare!(f64, RealPairs, 2, scale, double, log_cosh_of_pair);
+            compare!(f32, RealPairs, 2, scale.min(2.0), single, log_cosh_of_pair);
             // cosh of a complex number may be near zero.
             compare!(f64, Complexes, 2, scale.min(0.7), 2.0 * double, log_cosh_of_complex);
             compare!(f32, Complexes, 2, 0.1, 2.0 * single, log_cosh_of_complex);
@@ -364,7 +364,7 @@ mod tests {
 
     /// Flips a site of each number in turn; gives θ and tanh θ then, and when they are computed anew.
     struct Sequence<'a, 'm> {
-        machine: &'a Rbm<'m, f64, Reals, 1>,
+        rbm: &'a Rbm<'m, f64, Reals, 1>,
         start: Vec<LocalIndex>,
         flips: usize,
     }
@@ -373,8 +373,8 @@ mod tests {
         type Output = ([Vec<f64>; 2], [Vec<f64>; 2], usize);
 
         fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
-            let Self { machine, start: mut indices, flips } = self;
-            let mut walker = Walker::new(machine);
+            let Self { rbm, start: mut indices, flips } = self;
+            let mut walker = Walker::new(rbm);
             walker.visit(simd, &indices);
             for flip in 0..flips {
                 let site = flip % indices.len();
@@ -382,7 +382,7 @@ mod tests {
                 indices = flipped(&indices, [site]);
                 walker.accept(simd, &indices);
             }
-            let mut fresh = Walker::new(machine);
+            let mut fresh = Walker::new(rbm);
             fresh.visit(simd, &indices);
             walker.renew_theta(simd);
             let numbers = |walker: &Walker<'_, f64, Reals, 1>| [walker.theta.to_vec(), walker.tanh.to_vec()];
@@ -394,11 +394,11 @@ mod tests {
     fn after_flips_it_is_where_a_fresh_one_is() {
         let rng = &mut StdRng::seed_from_u64(3);
         let random = RandomRbm::<f64, 1>::new(rng, 7, 20, 0.3);
-        let machine = Rbm::<f64, Reals, 1>::new(random.tables(), 7).expect("tables");
+        let rbm = Rbm::<f64, Reals, 1>::new(random.tables(), 7).expect("tables");
         for (flips, moves) in [(0, 0), (1, 1), (6, 6), (255, 255), (256, 0), (300, 44)] {
             for _ in each_level() {
                 let start = vec![0, 1, 1, 0, 1, 0, 0];
-                let (walked, fresh, counted) = dispatch(Sequence { machine: &machine, start, flips });
+                let (walked, fresh, counted) = dispatch(Sequence { rbm: &rbm, start, flips });
                 assert_eq!(counted, moves, "moves since θ was summed up");
                 for (walked, fresh) in walked.iter().flatten().zip(fresh.iter().flatten()) {
                     assert!((walked - fresh).abs() < 1e-12, "{walked} instead of {fresh} after {flips} flips");
@@ -409,7 +409,7 @@ mod tests {
 
     /// Proposes moves from one configuration without accepting any.
     struct Proposals<'a, 'm, F> {
-        machine: &'a Rbm<'m, f64, Reals, 1>,
+        rbm: &'a Rbm<'m, f64, Reals, 1>,
         start: Vec<LocalIndex>,
         log_psi: F,
     }
@@ -418,8 +418,8 @@ mod tests {
         type Output = ();
 
         fn with_simd<S: Simd>(self, simd: S) {
-            let Self { machine, start, log_psi } = self;
-            let mut walker = Walker::new(machine);
+            let Self { rbm, start, log_psi } = self;
+            let mut walker = Walker::new(rbm);
             walker.visit(simd, &start);
             for number in 1..1_usize << start.len() {
                 let sites = (0..start.len()).filter(|site| number >> site & 1 == 1);
@@ -434,10 +434,10 @@ mod tests {
     #[test]
     fn proposals_that_are_not_accepted_leave_no_trace() {
         let random = RandomRbm::<f64, 1>::new(&mut StdRng::seed_from_u64(4), 5, 9, 0.5);
-        let machine = Rbm::<f64, Reals, 1>::new(random.tables(), 5).expect("tables");
+        let rbm = Rbm::<f64, Reals, 1>::new(random.tables(), 5).expect("tables");
         let log_psi = |sample: &[LocalIndex]| random.log_psi(sample, log_cosh_of_real).re;
         for _ in each_level() {
-            dispatch(Proposals { machine: &machine, start: vec![0, 1, 1, 0, 1], log_psi });
+            dispatch(Proposals { rbm: &rbm, start: vec![0, 1, 1, 0, 1], log_psi });
         }
     }
 }

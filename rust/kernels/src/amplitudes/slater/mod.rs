@@ -121,7 +121,7 @@ impl<E: Orbital> Slater<E> {
             return Error::Fermions { sector: number, found, expected };
         }
         let holes = sector.modes.end - self.holes;
-        Error::Pairs { excess: found as i64 - holes as i64, expected: expected as i64 - holes as i64 }
+        Error::UnpairedFermions { excess: found as i64 - holes as i64, expected: expected as i64 - holes as i64 }
     }
 
     /// Whether each mode of a sector is occupied.

@@ -286,7 +286,7 @@ impl Form for Matrices<'_> {
 
     const LANES: usize = 1;
 
-    type Change = Entry;
+    type ElementChange = Entry;
 
     fn sites(&self) -> usize {
         self.sites

@@ -259,7 +259,7 @@ impl Form for Terms<'_> {
     const LANES: usize = BLOCK;
 
     /// The group.
-    type Change = u32;
+    type ElementChange = u32;
 
     fn sites(&self) -> usize {
         self.sites

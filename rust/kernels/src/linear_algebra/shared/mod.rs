@@ -195,9 +195,10 @@ fn update_by<T: Real, D: Deal, const P: usize, const Q: usize>(
         let columns = gathered.len() / of_panel;
         assert!(columns >= depth);
         let mut sent = System::<P>::with_tiles::<T>(of_panel, of_panel);
-        let together = rows_together::<T>(share, gathered, columns, depth);
-        let (gathered, columns) = together.as_deref().map_or((gathered, columns), |together| (together, depth));
-        sent.format.height = if together.is_some() { of_panel } else { share.sent() };
+        let of_all_devices = rows_of_all_devices::<T>(share, gathered, columns, depth);
+        let (gathered, columns) =
+            of_all_devices.as_deref().map_or((gathered, columns), |of_all_devices| (of_all_devices, depth));
+        sent.format.height = if of_all_devices.is_some() { of_panel } else { share.sent() };
         let blocks = of_panel / sent.columns_of_block();
         let mut singles = zeros(blocks * depth * outputs);
         let mut rest = &mut singles[..];
@@ -240,17 +241,17 @@ fn update_by<T: Real, D: Deal, const P: usize, const Q: usize>(
 }
 
 /// The rows of a panel as lanes of its width, `(depth, w)`, where those of one device aren't whole blocks.
-fn rows_together<T: Real>(share: Share, gathered: &[T], columns: usize, depth: usize) -> Option<Vec<T>> {
+fn rows_of_all_devices<T: Real>(share: Share, gathered: &[T], columns: usize, depth: usize) -> Option<Vec<T>> {
     if share.length.is_multiple_of(BLOCK) {
         return None;
     }
-    let mut together = Vec::with_capacity(depth * share.width());
+    let mut of_all_devices = Vec::with_capacity(depth * share.width());
     for plane in 0..depth {
         for device in 0..share.devices {
-            together.extend_from_slice(&gathered[(device * columns + plane) * share.length..][..share.length]);
+            of_all_devices.extend_from_slice(&gathered[(device * columns + plane) * share.length..][..share.length]);
         }
     }
-    Some(together)
+    Some(of_all_devices)
 }
 
 /// Numbers of rows `(rows, Q)` as they are multiplied with the planes of columns of L.

@@ -42,12 +42,12 @@ const LONGEST: usize = 64;
 
 /// The pieces of so many runs of a length.
 fn pieces(runs: usize, length: usize) -> Vec<Piece> {
-    let together = (LONGEST / length).max(1);
+    let runs_per_piece = (LONGEST / length).max(1);
     let of_run = length.div_ceil(LONGEST);
     let longest = length.div_ceil(of_run.max(1)).max(1);
     let mut pieces = Vec::new();
-    for first in (0..runs).step_by(together) {
-        let count = together.min(runs - first);
+    for first in (0..runs).step_by(runs_per_piece) {
+        let count = runs_per_piece.min(runs - first);
         for from in (0..length).step_by(longest) {
             pieces.push(Piece { first, count, from, length: longest.min(length - from) });
         }

@@ -94,7 +94,7 @@ pub struct Complexes;
 /// Two real numbers each, of which ln ψ has the logarithm of the first one as its real part, and that of the second one
 /// as its imaginary part.
 #[derive(Debug, Clone, Copy)]
-pub struct Pairs;
+pub struct RealPairs;
 
 impl Algebra<1> for Reals {
     type Factor = f64;
@@ -306,7 +306,7 @@ impl Algebra<2> for Complexes {
     }
 }
 
-impl Algebra<2> for Pairs {
+impl Algebra<2> for RealPairs {
     type Factor = Complex<f64>;
 
     const ONE: [bool; 2] = [true, true];

@@ -27,7 +27,7 @@ impl WithSimd for Lanes<2> {
 
     fn with_simd<S: Simd>(self, simd: S) -> [[f64; 2]; 2] {
         let vector = self.0.map(|plane| f64::splat(simd, plane));
-        [Complexes::product_of_lanes::<f64, S>(simd, vector), Pairs::product_of_lanes::<f64, S>(simd, vector)]
+        [Complexes::product_of_lanes::<f64, S>(simd, vector), RealPairs::product_of_lanes::<f64, S>(simd, vector)]
     }
 }
 
@@ -63,8 +63,8 @@ proptest! {
             prop_assert!((square - y.norm_sqr()).abs() < 1e-14);
         }
         // Pairs are two real numbers, and the lesser square is what their errors grow by.
-        prop_assert_eq!(Pairs::product::<f64, _>(simd, a, b), [a[0] * b[0], a[1] * b[1]]);
-        let (quotient, square) = Pairs::quotient::<f64, _>(simd, a, b);
+        prop_assert_eq!(RealPairs::product::<f64, _>(simd, a, b), [a[0] * b[0], a[1] * b[1]]);
+        let (quotient, square) = RealPairs::quotient::<f64, _>(simd, a, b);
         prop_assert_eq!(quotient, [a[0] / b[0], a[1] / b[1]]);
         prop_assert_eq!(square, (b[0] * b[0]).min(b[1] * b[1]));
         prop_assert_eq!(Reals::quotient::<f64, _>(simd, [a[0]], [b[0]]), ([a[0] / b[0]], b[0] * b[0]));
@@ -84,8 +84,8 @@ proptest! {
         let [cosh, sinh] = Complexes::cosh_sinh([x, y]);
         near(cosh, (z.exp() + (-z).exp()) / 2.0, 1e-14);
         near(sinh, (z.exp() - (-z).exp()) / 2.0, 1e-14);
-        prop_assert_eq!(Pairs::log_cosh([x, other]), C::new(Reals::log_cosh([x]).re, Reals::log_cosh([other]).re));
-        prop_assert_eq!(Pairs::cosh_sinh([x, other]), [[x.cosh(), other.cosh()], [x.sinh(), other.sinh()]]);
+        prop_assert_eq!(RealPairs::log_cosh([x, other]), C::new(Reals::log_cosh([x]).re, Reals::log_cosh([other]).re));
+        prop_assert_eq!(RealPairs::cosh_sinh([x, other]), [[x.cosh(), other.cosh()], [x.sinh(), other.sinh()]]);
     }
 
     /// Angles within those that vector code takes, and larger ones.
@@ -101,7 +101,7 @@ proptest! {
         let (single, single_im) = (re.map(|x| x as f32), im.map(|y| y as f32));
         for _ in each_level() {
             let found = dispatch(#[inline(always)] || {
-                [Reals::sum_of_log_cosh([&re]), Pairs::sum_of_log_cosh([&re, &im]), Complexes::sum_of_log_cosh([&re, &im])]
+                [Reals::sum_of_log_cosh([&re]), RealPairs::sum_of_log_cosh([&re, &im]), Complexes::sum_of_log_cosh([&re, &im])]
             });
             for (found, expected) in found.into_iter().zip([of_real, of_real, of_complex]) {
                 prop_assert!((found - expected).abs() < 1e-10, "{} instead of {}", found, expected);
@@ -145,7 +145,7 @@ fn numbers_as_factors() {
     assert_eq!(Reals::factor([-2.0]), -2.0);
     assert_eq!(Complexes::factor([1.0, -2.0]), C::new(1.0, -2.0));
     // |ψ| is multiplied by the first number, and the phase grows by the logarithm of the second one.
-    let factor = Pairs::factor([2.0, std::f64::consts::E]);
+    let factor = RealPairs::factor([2.0, std::f64::consts::E]);
     near([factor.re, factor.im], 2.0 * C::new(0.0, 1.0).exp(), 1e-15);
     assert_eq!(Reals::exponential(C::new(0.0, 5.0)), 1.0);
 }

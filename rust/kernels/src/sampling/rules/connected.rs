@@ -1,6 +1,6 @@
 //! Moves to connected configurations on sites with any number of local states.
 
-use super::{Change, TransitionRule};
+use super::{ProposedChange, TransitionRule};
 use crate::connected::{Elements, Form, Part};
 use crate::numbers::MatrixElement;
 use crate::sites::{Configuration, LocalIndex, LocalStates};
@@ -14,8 +14,8 @@ pub struct Connected<'a, F: Form, V> {
     /// The local indices as values.
     states: &'a LocalStates<'a, LocalIndex>,
     /// What leads to the connected configurations from where the chain is, and from where it is to go.
-    here: Vec<F::Change>,
-    there: Vec<F::Change>,
+    here: Vec<F::ElementChange>,
+    there: Vec<F::ElementChange>,
     mels: Vec<V>,
     from: Configuration<LocalIndex>,
     to: Vec<LocalIndex>,
@@ -30,10 +30,10 @@ impl<'a, F: Form, V: MatrixElement> Connected<'a, F, V> {
     }
 
     /// The elements of a configuration that aren't zero.
-    fn find(&mut self, indices: &[LocalIndex]) -> Vec<F::Change> {
+    fn find(&mut self, indices: &[LocalIndex]) -> Vec<F::ElementChange> {
         let (mut changes, mut count) = (std::mem::take(&mut self.there), [0]);
         self.mels.resize(self.form.max_elements(), V::default());
-        changes.resize(self.form.max_elements(), F::Change::default());
+        changes.resize(self.form.max_elements(), F::ElementChange::default());
         let elements = Elements { counts: &mut count, mels: &mut self.mels, changes: &mut changes };
         elements.write_nonzero(self.form, self.values, indices, Part::All);
         changes.truncate(count[0] as usize);
@@ -47,7 +47,7 @@ impl<F: Form, V: MatrixElement> TransitionRule for Connected<'_, F, V> {
         self.there = std::mem::replace(&mut self.here, found);
     }
 
-    fn propose(&mut self, rng: &mut impl Rng, indices: &[LocalIndex], change: &mut Change) -> Option<f64> {
+    fn propose(&mut self, rng: &mut impl Rng, indices: &[LocalIndex], change: &mut ProposedChange) -> Option<f64> {
         if self.here.is_empty() {
             return None;
         }

@@ -1,7 +1,7 @@
 //! Exchanges of two sites.
 
 use super::members::Members;
-use super::{Change, TransitionRule};
+use super::{ProposedChange, TransitionRule};
 use crate::Error;
 use crate::connected::offsets::{check_offsets, range};
 use crate::error::{check, index};
@@ -123,7 +123,7 @@ impl TransitionRule for Exchange<'_> {
     }
 
     #[inline(always)]
-    fn propose(&mut self, rng: &mut impl Rng, indices: &[LocalIndex], change: &mut Change) -> Option<f64> {
+    fn propose(&mut self, rng: &mut impl Rng, indices: &[LocalIndex], change: &mut ProposedChange) -> Option<f64> {
         let pair = self.any(rng)?;
         let [a, b] = self.clusters.pair(pair);
         let states = [indices[a as usize], indices[b as usize]];
@@ -223,7 +223,7 @@ mod tests {
             let rng = &mut StdRng::seed_from_u64(1);
             let mut counts = HashMap::new();
             for _ in 0..20_000 {
-                let mut change = Change::default();
+                let mut change = ProposedChange::default();
                 rule.propose(rng, &indices, &mut change).expect("some differ");
                 *counts.entry(change.sites).or_insert(0) += 1;
             }

@@ -1,7 +1,7 @@
 //! Moves to connected configurations.
 
 use super::members::Members;
-use super::{Change, TransitionRule};
+use super::{ProposedChange, TransitionRule};
 use crate::connected::terms::{SparseTerms, words};
 use crate::numbers::Weight;
 use crate::sites::LocalIndex;
@@ -82,7 +82,7 @@ impl<V: Weight> TransitionRule for Hamiltonian<'_, V> {
         self.listed.resize(terms.groups(), false);
     }
 
-    fn propose(&mut self, rng: &mut impl Rng, indices: &[LocalIndex], change: &mut Change) -> Option<f64> {
+    fn propose(&mut self, rng: &mut impl Rng, indices: &[LocalIndex], change: &mut ProposedChange) -> Option<f64> {
         let Self { terms, state: State { bits, parts }, nonzero, changed, groups, listed, toggled, .. } = self;
         let group = nonzero.any(rng)?;
         for &site in terms.sites(group as usize) {

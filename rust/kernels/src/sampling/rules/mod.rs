@@ -21,14 +21,14 @@ pub use swap::{Swap, SwapTables, Swaps};
 
 /// What a move changes: some sites, each named once, and their new local indices.
 #[derive(Debug, Clone, Default)]
-pub struct Change {
+pub struct ProposedChange {
     /// The sites.
     pub sites: Vec<u32>,
     /// The local indices that they get.
     pub to: Vec<LocalIndex>,
 }
 
-impl Change {
+impl ProposedChange {
     /// Nothing changes.
     #[inline(always)]
     pub fn clear(&mut self) {
@@ -72,7 +72,7 @@ pub trait TransitionRule {
 
     /// Adds what is to be changed, and gives T(σ' → σ) / T(σ → σ'); `None` if there is no move. The indices are those
     /// of the configuration where it is.
-    fn propose(&mut self, rng: &mut impl Rng, indices: &[LocalIndex], change: &mut Change) -> Option<f64>;
+    fn propose(&mut self, rng: &mut impl Rng, indices: &[LocalIndex], change: &mut ProposedChange) -> Option<f64>;
 
     /// Goes where it has proposed to, which is elsewhere.
     fn accept(&mut self);
@@ -113,7 +113,7 @@ impl TransitionRule for Local<'_> {
     fn visit(&mut self, _: &[LocalIndex]) {}
 
     #[inline(always)]
-    fn propose(&mut self, rng: &mut impl Rng, indices: &[LocalIndex], change: &mut Change) -> Option<f64> {
+    fn propose(&mut self, rng: &mut impl Rng, indices: &[LocalIndex], change: &mut ProposedChange) -> Option<f64> {
         if self.sizes.is_empty() {
             return None;
         }
@@ -148,7 +148,7 @@ mod tests {
         let (sizes, indices) = ([2, 4, 1], [1, 2, 0]);
         let mut counts = HashMap::new();
         for _ in 0..30_000 {
-            let mut change = Change::default();
+            let mut change = ProposedChange::default();
             assert_eq!(Local::new(&sizes).propose(rng, &indices, &mut change), Some(1.0));
             *counts.entry((change.sites, change.to)).or_insert(0) += 1;
         }
@@ -159,6 +159,6 @@ mod tests {
             assert!((found - expected).abs() < 300, "{change:?}");
         }
         assert!(counts.is_empty());
-        assert_eq!(Local::new(&[]).propose(rng, &[], &mut Change::default()), None);
+        assert_eq!(Local::new(&[]).propose(rng, &[], &mut ProposedChange::default()), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Exchanges of several pairs of sites at once, within limits.
 
 use super::members::Members;
-use super::{Change, TransitionRule};
+use super::{ProposedChange, TransitionRule};
 use crate::Error;
 use crate::connected::offsets::{check_offsets, range};
 use crate::error::{check, index};
@@ -199,7 +199,7 @@ impl TransitionRule for Swap<'_> {
     }
 
     #[inline(always)]
-    fn propose(&mut self, rng: &mut impl Rng, indices: &[LocalIndex], change: &mut Change) -> Option<f64> {
+    fn propose(&mut self, rng: &mut impl Rng, indices: &[LocalIndex], change: &mut ProposedChange) -> Option<f64> {
         let swaps = self.swaps;
         let kind = self.kind(rng);
         let number = self.admitted[kind].any(rng)?;
@@ -390,7 +390,7 @@ mod tests {
         let rng = &mut StdRng::seed_from_u64(1);
         let mut both = 0;
         for _ in 0..20_000 {
-            let mut change = Change::default();
+            let mut change = ProposedChange::default();
             assert_eq!(rule.propose(rng, &indices, &mut change), Some(1.0));
             both += u32::from(change.sites.len() == 4);
             rule.reject();

@@ -1,6 +1,6 @@
 //! What the tests of the rules have in common.
 
-use super::{Change, TransitionRule};
+use super::{ProposedChange, TransitionRule};
 use crate::sites::LocalIndex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -22,7 +22,7 @@ pub(super) fn compare<R: TransitionRule + Clone>(
         let mut kept = vec![0; rule.kept()];
         rule.keep(&mut kept);
         other.restore(&indices, &kept);
-        let (mut change, mut again) = (Change::default(), Change::default());
+        let (mut change, mut again) = (ProposedChange::default(), ProposedChange::default());
         let here = moves(&indices);
         let [ours, others] = &mut [rng.random(); 2].map(StdRng::seed_from_u64);
         let proposed = rule.propose(ours, &indices, &mut change);

@@ -1,4 +1,7 @@
-"""Operators on Hilbert spaces that conserve something: without the terms that lead out, which must cancel."""
+"""Sums of terms and of local matrices, without what leads out of their Hilbert space.
+
+What changes a conserved charge must cancel. Limits on the occupation of sites project the operator: P O P.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -6,10 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from ferroket.operator.algebra.local_matrices import Entries, LocalTerms, digits
-from ferroket.operator.algebra.sectors import Sector, leaving, masks_of, masks_of_limits, sectors, site_limits
-from ferroket.operator.algebra.term_list import TermList, negated
 from ferroket.operator.compiled.masks import Runs, popcount, site_bits, sites_of, words_of
+from ferroket.operator.constraints.hilbert import (
+    ConservedCharge,
+    conserved_charges,
+    masks_of_charges,
+    masks_of_limits,
+    site_limits,
+    violation_error,
+)
+from ferroket.operator.sums.local_matrices import Entries, LocalTerms, digits
+from ferroket.operator.sums.term_list import TermList, negated
 
 _MANY_FLIPS = 10
 """Terms that flip more sites than this are tried on random configurations before they are written as patterns."""
@@ -25,23 +35,23 @@ _FEW_SPINS = 4
 # Non-branching terms
 
 
-def confined(terms: TermList, hilbert: Any) -> TermList:
-    """The terms of an operator, none of which leads out of the conserved sectors of the space.
+def conserving_terms(terms: TermList, hilbert: Any) -> TermList:
+    """The terms of an operator, none of which leads out of its space.
 
     Raises:
         ValueError: If the operator itself leads out.
     """
-    conserved, _ = sectors(hilbert)
+    conserved, _ = conserved_charges(hilbert)
     if not conserved:
         return terms.merged()
-    members = masks_of(conserved, terms.n_sites)
+    members = masks_of_charges(conserved, terms.n_sites)
     terms = _possible(terms.merged(), conserved, members)
 
-    # Where half the sites of a sector are in the second state, flipping all of them keeps it so.
+    # Where half the sites of a charge are in the second state, flipping all of them keeps it so.
     stays = np.ones(len(terms), bool)
-    for sector, member in zip(conserved, members, strict=True):
+    for charge, member in zip(conserved, members, strict=True):
         flipped = terms.flip & member
-        whole = (flipped == member).all(axis=1) & (2 * sector.total == len(sector.sites))
+        whole = (flipped == member).all(axis=1) & (2 * charge.total == len(charge.sites))
         stays &= whole | ~flipped.any(axis=1)
     staying, terms = terms[stays], terms[~stays]
 
@@ -168,24 +178,24 @@ def _set(words: np.ndarray, mode: int, bits: np.ndarray) -> None:
     words[:, mode // 32] = np.where(bits, word | bit, word & ~bit)
 
 
-def _possible(terms: TermList, conserved: Sequence[Sector], members: np.ndarray) -> TermList:
+def _possible(terms: TermList, conserved: Sequence[ConservedCharge], members: np.ndarray) -> TermList:
     """The terms without those that want more, or fewer, particles than there are."""
     possible = np.ones(len(terms), bool)
-    for sector, member in zip(conserved, members, strict=True):
+    for charge, member in zip(conserved, members, strict=True):
         ones = popcount(terms.pattern & member)
         zeros = popcount(terms.mask & ~terms.pattern & member)
-        possible &= (ones <= sector.total) & (zeros <= len(sector.sites) - sector.total)
+        possible &= (ones <= charge.total) & (zeros <= len(charge.sites) - charge.total)
     return terms[possible]
 
 
 def _changes(terms: TermList, members: np.ndarray) -> np.ndarray:
-    """By how much each term changes each conserved number, ``(T, n_sectors)``, if it looks at all that it flips."""
+    """By how much each term changes each conserved number, ``(T, n_charges)``, if it looks at all that it flips."""
     up = terms.flip & ~terms.pattern
     down = terms.flip & terms.pattern
     return np.stack([popcount(up & member) - popcount(down & member) for member in members], axis=1)
 
 
-def _check_cancelled(terms: TermList, conserved: Sequence[Sector], hilbert: Any) -> None:
+def _check_cancelled(terms: TermList, conserved: Sequence[ConservedCharge], hilbert: Any) -> None:
     """Raises the error if terms that lead out aren't zero together."""
     # With all but the flipped sites in signs, what isn't zero has terms.
     left = terms.in_signs(lambda terms: terms.mask & ~terms.flip)
@@ -195,12 +205,12 @@ def _check_cancelled(terms: TermList, conserved: Sequence[Sector], hilbert: Any)
     which = int(np.abs(left.values).argmax())
     if np.abs(left.values[which]) <= 1e-12 * scale:
         return
-    change = _changes(left[which : which + 1], masks_of(conserved, terms.n_sites))[0]
+    change = _changes(left[which : which + 1], masks_of_charges(conserved, terms.n_sites))[0]
     index = int(np.flatnonzero(change)[0])
     raise _error(hilbert, conserved[index], left.flip[which], left.pattern[which], int(change[index]))
 
 
-def _error(hilbert: Any, sector: Sector, flip: np.ndarray, pattern: np.ndarray, change: int) -> ValueError:
+def _error(hilbert: Any, charge: ConservedCharge, flip: np.ndarray, pattern: np.ndarray, change: int) -> ValueError:
     sites = np.flatnonzero(sites_of(flip, hilbert.size))
     before = sites_of(pattern, hilbert.size)[sites]
     states = [hilbert.states_at_index(int(site)) for site in sites]
@@ -209,10 +219,14 @@ def _error(hilbert: Any, sector: Sector, flip: np.ndarray, pattern: np.ndarray, 
         local = ", ".join(f"{float(of_site[int(i)]):g}" for of_site, i in zip(states, indices, strict=True))
         return f"the local states ({local})"
 
-    return leaving(hilbert, sector, f"{words(before)} of the sites {tuple(sites.tolist())}", words(~before), change)
+    return violation_error(
+        hilbert, charge, f"{words(before)} of the sites {tuple(sites.tolist())}", words(~before), change
+    )
 
 
-def _try_random_configurations(terms: TermList, conserved: Sequence[Sector], members: np.ndarray, hilbert: Any) -> None:
+def _try_random_configurations(
+    terms: TermList, conserved: Sequence[ConservedCharge], members: np.ndarray, hilbert: Any
+) -> None:
     """Raises the error for terms that flip many sites if, from random configurations, they lead out.
 
     An operator that leads out does so for almost all of them, and then it needn't be written as the very many terms
@@ -235,12 +249,12 @@ def _try_random_configurations(terms: TermList, conserved: Sequence[Sector], mem
 
 
 def _random_configuration(
-    rng: np.random.Generator, conserved: Sequence[Sector], bits: np.ndarray, everywhere: np.ndarray
+    rng: np.random.Generator, conserved: Sequence[ConservedCharge], bits: np.ndarray, everywhere: np.ndarray
 ) -> np.ndarray:
     """A configuration that the space has, as a mask of the sites in the second state, ``(W,)``."""
     state = rng.integers(0, 1 << 32, size=bits.shape[1], dtype=np.uint32) & ~everywhere
-    for sector in conserved:
-        state |= words_of(rng.permutation(sector.sites)[None, : sector.total], bits)[0]
+    for charge in conserved:
+        state |= words_of(rng.permutation(charge.sites)[None, : charge.total], bits)[0]
     return state
 
 
@@ -262,20 +276,20 @@ def _fixed(terms: TermList, state: np.ndarray) -> TermList:
 # Local matrices
 
 
-def confined_matrices(local: LocalTerms, hilbert: Any, sizes: np.ndarray) -> LocalTerms:
-    """Local matrices without the entries that lead out of the conserved sectors of a space.
+def conserving_matrices(local: LocalTerms, hilbert: Any, sizes: np.ndarray) -> LocalTerms:
+    """Local matrices without the entries that lead out of a space.
 
     Raises:
         ValueError: If these don't cancel.
     """
-    conserved, _ = sectors(hilbert)
+    conserved, _ = conserved_charges(hilbert)
     if not conserved:
         return local
-    member = [set(sector.sites) for sector in conserved]
+    member = [set(charge.sites) for charge in conserved]
     result, leaks = [], []
     judged: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
     for where, entries in local:
-        key = (entries.key, tuple(tuple(site in of_sector for site in where) for of_sector in member))
+        key = (entries.key, tuple(tuple(site in of_charge for site in where) for of_charge in member))
         if key not in judged:
             judged[key] = _leaving_and_possible(where, entries, sizes, conserved, member)
         leaves, possible = judged[key]
@@ -288,19 +302,23 @@ def confined_matrices(local: LocalTerms, hilbert: Any, sizes: np.ndarray) -> Loc
 
 
 def _leaving_and_possible(
-    where: tuple[int, ...], entries: Entries, sizes: np.ndarray, conserved: Sequence[Sector], member: Sequence[set[int]]
+    where: tuple[int, ...],
+    entries: Entries,
+    sizes: np.ndarray,
+    conserved: Sequence[ConservedCharge],
+    member: Sequence[set[int]],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Which entries change a conserved number, and which have rows that a configuration of the space can have."""
     of_sites = sizes[list(where)].tolist()
     before, after = digits(entries.row, of_sites), digits(entries.column, of_sites)
     leaves = np.zeros(len(entries.values), bool)
     possible = np.ones(len(entries.values), bool)
-    for sector, of_sector in zip(conserved, member, strict=True):
-        inside = np.array([site in of_sector for site in where], bool)
+    for charge, of_charge in zip(conserved, member, strict=True):
+        inside = np.array([site in of_charge for site in where], bool)
         total = before[:, inside].sum(axis=1)
         leaves |= after[:, inside].sum(axis=1) != total
-        elsewhere = int((sizes[list(sector.sites)] - 1).sum()) - int((sizes[list(where)] - 1)[inside].sum())
-        possible &= (total <= sector.total) & (sector.total - total <= elsewhere)
+        elsewhere = int((sizes[list(charge.sites)] - 1).sum()) - int((sizes[list(where)] - 1)[inside].sum())
+        possible &= (total <= charge.total) & (charge.total - total <= elsewhere)
     return leaves, possible
 
 
@@ -308,7 +326,7 @@ def _check_matrices_cancelled(
     hilbert: Any,
     leaks: LocalTerms,
     sizes: np.ndarray,
-    conserved: Sequence[Sector],
+    conserved: Sequence[ConservedCharge],
     member: Sequence[set[int]],
 ) -> None:
     """Raises the error if entries that lead out aren't zero together.
@@ -339,13 +357,13 @@ def _check_matrices_cancelled(
             scale = max(scale, abs(value))
         if np.abs(total).max() <= 1e-12 * scale:
             continue
-        for sector, of_sector in zip(conserved, member, strict=True):
-            change = sum(int(b) - int(a) for site, a, b in zip(sites, before, after, strict=True) if site in of_sector)
+        for charge, of_charge in zip(conserved, member, strict=True):
+            change = sum(int(b) - int(a) for site, a, b in zip(sites, before, after, strict=True) if site in of_charge)
             if change:
                 where = tuple(int(site) for site in sites)
-                raise leaving(
+                raise violation_error(
                     hilbert,
-                    sector,
+                    charge,
                     f"the local states {_states(hilbert, where, before)} of the sites {where}",
                     f"the local states {_states(hilbert, where, after)}",
                     change,

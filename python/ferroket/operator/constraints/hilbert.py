@@ -1,15 +1,16 @@
-"""What Hilbert spaces conserve: operators must not lead out of them, and may need fewer connected elements for it.
+"""The constraints of a Hilbert space: conserved charges, limits on the occupation of sites, and a user's own.
 
 Sums of local states are known here. So are limits on how many fermions a site holds: non-branching terms look at the
-other fermions there. Constraints of a user's own are functions, to which operators are restricted.
+other fermions there. Constraints of a user's own are functions, on which operators are projected.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from netket.hilbert import DiscreteHilbert, DoubledHilbert, SpinOrbitalFermions, TensorHilbert
 from netket.hilbert.constraint import ExtraConstraint, SumConstraint, SumOnPartitionConstraint
@@ -17,13 +18,12 @@ from netket.hilbert.constraint import ExtraConstraint, SumConstraint, SumOnParti
 from ferroket._compat.netket import range_of_local_states
 from ferroket.hilbert import SiteOccupations
 from ferroket.hilbert.site_occupations import limits_of
-from ferroket.operator.algebra.validation import check_fermions
-from ferroket.operator.compiled import Constraint, Constraints, Form, Restricted, Terms
 from ferroket.operator.compiled.masks import site_bits, words_of
+from ferroket.operator.validation import check_fermions
 
 
 @dataclass(frozen=True)
-class Sector:
+class ConservedCharge:
     """A conserved number: in all configurations, the local indices of some sites have the same sum.
 
     Args:
@@ -65,53 +65,71 @@ class SiteLimit:
 
 
 @dataclass(frozen=True)
-class _Found:
+class Constraint:
+    """A constraint of a user's own on some neighbouring sites.
+
+    Args:
+        first: The first of these sites.
+        size: How many there are.
+        allows: Which of their configurations ``(n, size)`` are allowed, as booleans ``(n,)``: hashable, and traced.
+    """
+
+    first: int
+    size: int
+    allows: Callable[[Any], Any]
+
+
+Constraints = tuple[Constraint, ...]
+
+
+@dataclass(frozen=True)
+class _HilbertConstraints:
     """The constraints of a Hilbert space.
 
     Args:
         conserved: Its conserved numbers.
         limits: The limits of its sites.
         limiting: The constraints that give these: the first site, how many, and what it is.
-        own: The constraints of a user's own, likewise.
+        user: The constraints of a user's own, likewise.
     """
 
-    conserved: tuple[Sector, ...] = ()
+    conserved: tuple[ConservedCharge, ...] = ()
     limits: tuple[SiteLimit, ...] = ()
     limiting: tuple[tuple[int, int, Any], ...] = ()
-    own: tuple[tuple[int, int, Any], ...] = ()
+    user: tuple[tuple[int, int, Any], ...] = ()
 
-    def __add__(self, other: "_Found") -> "_Found":
-        return _Found(
+    def __add__(self, other: "_HilbertConstraints") -> "_HilbertConstraints":
+        return _HilbertConstraints(
             self.conserved + other.conserved,
             self.limits + other.limits,
             self.limiting + other.limiting,
-            self.own + other.own,
+            self.user + other.user,
         )
 
-    def moved(self, first: int) -> "_Found":
+    def moved(self, first: int) -> "_HilbertConstraints":
         """The same, where their first site is site ``first``."""
-        return _Found(
+        return _HilbertConstraints(
             tuple(replace(part, sites=tuple(first + i for i in part.sites)) for part in self.conserved),
             tuple(replace(part, modes=tuple(first + i for i in part.modes)) for part in self.limits),
             *(
                 tuple((first + start, size, constraint) for start, size, constraint in functions)
-                for functions in (self.limiting, self.own)
+                for functions in (self.limiting, self.user)
             ),
         )
 
 
-def sectors(hilbert: Any) -> tuple[list[Sector], bool]:
+def conserved_charges(hilbert: Any) -> tuple[list[ConservedCharge], bool]:
     """The conserved numbers of a Hilbert space, and whether they are all of its constraints."""
-    found = _constraints(hilbert)
-    return list(found.conserved), not (found.limiting or found.own)
+    found = _constraints_of(hilbert)
+    return list(found.conserved), not (found.limiting or found.user)
 
 
 def site_limits(hilbert: Any) -> tuple[SiteLimit, ...]:
     """The limits of the sites of a Hilbert space; of those alone that have any."""
-    return _constraints(hilbert).limits
+    return _constraints_of(hilbert).limits
 
 
-def limits_of_sites(hilbert: Any) -> tuple[tuple[int, int], ...]:
+def occupation_limits(hilbert: Any) -> tuple[tuple[int, int], ...]:
     """The fewest and the most fermions of each site of a space of fermions.
 
     Raises:
@@ -128,13 +146,13 @@ def masks_of_limits(limits: Sequence[SiteLimit], n_sites: int) -> np.ndarray:
     return np.array(words, np.uint32).reshape(-1, bits.shape[1])
 
 
-def masks_of(conserved: Sequence[Sector], n_sites: int) -> np.ndarray:
-    """The masks of the sites of each sector, uint32 ``(n_sectors, W)``."""
+def masks_of_charges(conserved: Sequence[ConservedCharge], n_sites: int) -> np.ndarray:
+    """The masks of the sites of each charge, uint32 ``(n_charges, W)``."""
     bits = site_bits(n_sites)
-    return np.stack([words_of(np.array([sector.sites]), bits)[0] for sector in conserved])
+    return np.stack([words_of(np.array([charge.sites]), bits)[0] for charge in conserved])
 
 
-def _constraints(hilbert: Any) -> _Found:
+def _constraints_of(hilbert: Any) -> _HilbertConstraints:
     if isinstance(hilbert, TensorHilbert):
         spaces = list(hilbert.subspaces)
     elif isinstance(hilbert, DoubledHilbert):
@@ -143,34 +161,40 @@ def _constraints(hilbert: Any) -> _Found:
         constraint = getattr(hilbert, "constraint", None)
         if constraint is None:
             # A space may know by itself what it has, and doesn't say.
-            return _Found(own=((0, hilbert.size, None),)) if getattr(hilbert, "constrained", False) else _Found()
-        return _of_constraint(constraint, hilbert) + _Found(limits=_limits(hilbert))
-    found, first = _Found(), 0
+            return (
+                _HilbertConstraints(user=((0, hilbert.size, None),))
+                if getattr(hilbert, "constrained", False)
+                else _HilbertConstraints()
+            )
+        return _of_constraint(constraint, hilbert) + _HilbertConstraints(limits=_limits(hilbert))
+    found, first = _HilbertConstraints(), 0
     for space in spaces:
-        found += _constraints(space).moved(first)
+        found += _constraints_of(space).moved(first)
         first += space.size
     return found
 
 
-def _of_constraint(constraint: Any, hilbert: Any) -> _Found:
-    def sector(first: int, size: int, value: float) -> Sector:
+def _of_constraint(constraint: Any, hilbert: Any) -> _HilbertConstraints:
+    def charge(first: int, size: int, value: float) -> ConservedCharge:
         states = range_of_local_states(hilbert)
         total = round((value - states.start * size) / states.step)
-        return Sector(tuple(range(first, first + size)), total, float(states.start), float(states.step))
+        return ConservedCharge(tuple(range(first, first + size)), total, float(states.start), float(states.step))
 
     if isinstance(constraint, SumConstraint):
-        return _Found((sector(0, hilbert.size, constraint.sum_value),))
+        return _HilbertConstraints((charge(0, hilbert.size, constraint.sum_value),))
     if isinstance(constraint, SumOnPartitionConstraint):
         ends = np.cumsum(constraint.sizes).tolist()
         parts = zip(ends, constraint.sizes, constraint.sum_values, strict=True)
-        return _Found(tuple(sector(end - size, size, value) for end, size, value in parts if value is not None))
+        return _HilbertConstraints(
+            tuple(charge(end - size, size, value) for end, size, value in parts if value is not None)
+        )
     if isinstance(constraint, ExtraConstraint):
         return _of_constraint(constraint.base_constraint, hilbert) + _of_constraint(
             constraint.extra_constraint, hilbert
         )
     if isinstance(constraint, SiteOccupations) and isinstance(hilbert, SpinOrbitalFermions):
-        return _Found(limiting=((0, hilbert.size, constraint),))
-    return _Found(own=((0, hilbert.size, constraint),))
+        return _HilbertConstraints(limiting=((0, hilbert.size, constraint),))
+    return _HilbertConstraints(user=((0, hilbert.size, constraint),))
 
 
 def _limits(hilbert: Any) -> tuple[SiteLimit, ...]:
@@ -185,7 +209,7 @@ def _limits(hilbert: Any) -> tuple[SiteLimit, ...]:
 
 
 @functools.lru_cache(maxsize=256)
-def own_constraints(hilbert: Any) -> Constraints:
+def user_constraints(hilbert: Any) -> Constraints:
     """The constraints of a Hilbert space that are a user's own; none, if all are conserved numbers and site limits.
 
     Raises:
@@ -194,22 +218,22 @@ def own_constraints(hilbert: Any) -> Constraints:
     """
     if not isinstance(hilbert, DiscreteHilbert):
         return ()
-    own = _constraints(hilbert).own
-    for _, size, constraint in own:
+    user = _constraints_of(hilbert).user
+    for _, size, constraint in user:
         _check_constraint(constraint, size, hilbert)
-    return tuple(Constraint(*each) for each in own)
+    return tuple(Constraint(*each) for each in user)
 
 
 @functools.lru_cache(maxsize=256)
-def functions_of(hilbert: Any) -> Constraints:
+def constraint_functions(hilbert: Any) -> Constraints:
     """The constraints of a Hilbert space, site limits among them, that aren't conserved numbers, as functions.
 
     Raises:
-        TypeError, ValueError: As :func:`own_constraints`.
+        TypeError, ValueError: As :func:`user_constraints`.
     """
     if not isinstance(hilbert, DiscreteHilbert):
         return ()
-    return tuple(Constraint(*each) for each in _constraints(hilbert).limiting) + own_constraints(hilbert)
+    return tuple(Constraint(*each) for each in _constraints_of(hilbert).limiting) + user_constraints(hilbert)
 
 
 def _check_constraint(constraint: Any, size: int, hilbert: Any) -> None:
@@ -236,30 +260,32 @@ def _check_constraint(constraint: Any, size: int, hilbert: Any) -> None:
         )
 
 
-def restricted(form: Form, hilbert: Any) -> Form:
-    """A form without the elements that constraints forbid; as it is, if they are all in it.
+def allowed(constraints: Constraints, x: jax.Array) -> jax.Array:
+    """Which configurations ``(..., N)`` all constraints allow: booleans ``(...)``."""
+    inside = jnp.ones(x.shape[:-1], bool)
+    for constraint in constraints:
+        # They take a list of configurations. To map them over all other dimensions leaves these sharded as they are.
+        allows = constraint.allows
+        for _ in range(x.ndim - 2):
+            allows = jax.vmap(allows)
+        part = x[..., constraint.first : constraint.first + constraint.size]
+        inside &= (allows(part) if x.ndim > 1 else allows(part[None])[0]).astype(bool)
+    return inside
 
-    Non-branching terms know the conserved numbers and the limits of the sites, other forms the conserved numbers.
-    """
-    if isinstance(form, Restricted):
-        return form
-    constraints = own_constraints(hilbert) if isinstance(form, Terms) else functions_of(hilbert)
-    return Restricted(form, constraints) if constraints else form
 
-
-def leaving(hilbert: Any, sector: Sector, before: str, after: str, change: int) -> ValueError:
+def violation_error(hilbert: Any, charge: ConservedCharge, before: str, after: str, change: int) -> ValueError:
     """The error for an operator that leads out of its Hilbert space.
 
     Args:
         hilbert: The space.
-        sector: Which of its conserved numbers changes.
+        charge: Which of its conserved numbers changes.
         before: The local states of some sites, in words.
         after: The local states of the same sites that they go to.
         change: How much the sum of the local indices changes.
     """
-    which = "all sites" if len(sector.sites) == hilbert.size else f"the sites {sector.sites[0]} to {sector.sites[-1]}"
+    which = "all sites" if len(charge.sites) == hilbert.size else f"the sites {charge.sites[0]} to {charge.sites[-1]}"
     return ValueError(
         f"the operator leads out of {hilbert!r}: it has a term that takes {before} to {after}, which changes the sum "
-        f"of the local states of {which} by {change * sector.step:+g}, while the space fixes it to {sector.value:g}. "
+        f"of the local states of {which} by {change * charge.step:+g}, while the space fixes it to {charge.value:g}. "
         "Add the terms that cancel this one, or take a space without the constraint"
     )

@@ -1,4 +1,4 @@
-"""Chains never leave a space with a constraint of a user's own, and are distributed there as they should be."""
+"""Chains respect a constraint of a user's own, and are distributed as they should be."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +19,7 @@ from support.variational_states import MODELS
 
 PAIR = nk.hilbert.Fock(1, 6, constraint=ExtraConstraint(SumConstraint(2), Blockade()))
 FLIPS = OPERATORS["Rydberg atoms"].make(nk.operator, RYDBERG)
-RESTRICTED = fk.accelerate(FLIPS)
+PROJECTED = fk.accelerate(FLIPS)
 RING_EDGES = [tuple(edge) for edge in RING.edges()]
 HOPS = [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5)]
 HOP = np.zeros((4, 4))
@@ -35,7 +35,7 @@ CASES = {
         exchange_moves(HOPS),
     ),
     "Hamiltonian": Case(
-        RYDBERG, lambda s, **o: s.MetropolisHamiltonian(RYDBERG, FLIPS, **o), connected_moves(RESTRICTED)
+        RYDBERG, lambda s, **o: s.MetropolisHamiltonian(RYDBERG, FLIPS, **o), connected_moves(PROJECTED)
     ),
     "hops": Case(SPINS, lambda s, **o: s.MetropolisHamiltonian(SPINS, HOPPING, **o), connected_moves(HOPPING)),
 }

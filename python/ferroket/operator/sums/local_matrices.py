@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse
 
-from ferroket.operator.algebra.term_list import NOISE, TermList, pattern_terms
 from ferroket.operator.compiled import site_bits
+from ferroket.operator.sums.term_list import NOISE, TermList, pattern_terms
 
 _MOST_BASES = 7
 """On so many sites, each basis of patterns and signs is tried."""

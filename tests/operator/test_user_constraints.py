@@ -1,4 +1,4 @@
-"""Operators on spaces with constraints of a user's own are restricted to them: P O P, against dense matrices."""
+"""Operators on spaces with constraints of a user's own are projected on them: P O P, against dense matrices."""
 
 import pickle
 from typing import Any
@@ -232,7 +232,7 @@ def test_squares_do_not(name: str) -> None:
 
 def test_a_product_too_large_for_one_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     """Factor by factor it would be another one."""
-    monkeypatch.setattr("ferroket.operator.algebra.term_list._MAX_PRODUCT", 3)
+    monkeypatch.setattr("ferroket.operator.sums.term_list._MAX_PRODUCT", 3)
     with pytest.raises(TypeError, match=r"too many terms for one operator on .* if each factor keeps to the const"):
         CASES["Ising"].make(fk.operator, SPINS) @ CASES["Pauli strings"].make(fk.operator, SPINS)
 

@@ -1,4 +1,4 @@
-"""Operators restricted to the configurations that constraints of a user's own allow: P O P.
+"""Compiled forms of operators projected on the configurations that constraints of a user's own allow: P O P.
 
 The kernels know of conserved sums alone. Any other constraint is a function in JAX, which is evaluated on the connected
 configurations, in the same program.
@@ -6,7 +6,6 @@ configurations, in the same program.
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,46 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ferroket.operator.compiled.form import Form
+from ferroket.operator.compiled import Form, Terms
+from ferroket.operator.constraints.hilbert import Constraints, allowed, constraint_functions, user_constraints
 
 # So many configurations are looked at together where their number depends on the samples.
 _BLOCK = 1 << 16
 
 
-@dataclass(frozen=True)
-class Constraint:
-    """A constraint of a user's own on some neighbouring sites.
-
-    Args:
-        first: The first of these sites.
-        size: How many there are.
-        allows: Which of their configurations ``(n, size)`` are allowed, as booleans ``(n,)``: hashable, and traced.
-    """
-
-    first: int
-    size: int
-    allows: Callable[[Any], Any]
-
-
-Constraints = tuple[Constraint, ...]
-
-
-def allowed(constraints: Constraints, x: jax.Array) -> jax.Array:
-    """Which configurations ``(..., N)`` all constraints allow: booleans ``(...)``."""
-    inside = jnp.ones(x.shape[:-1], bool)
-    for constraint in constraints:
-        # They take a list of configurations. To map them over all other dimensions leaves these sharded as they are.
-        allows = constraint.allows
-        for _ in range(x.ndim - 2):
-            allows = jax.vmap(allows)
-        part = x[..., constraint.first : constraint.first + constraint.size]
-        inside &= (allows(part) if x.ndim > 1 else allows(part[None])[0]).astype(bool)
-    return inside
-
-
 @functools.partial(jax.tree_util.register_dataclass, data_fields=("form",), meta_fields=("constraints",))
 @dataclass(frozen=True, eq=False)
-class Restricted(Form):
+class Projected(Form):
     """A form without the elements that lead to configurations that aren't allowed. Samples are allowed ones.
 
     Args:
@@ -133,7 +102,7 @@ _allowed = jax.jit(allowed, static_argnums=0)
 
 
 @jax.jit
-def _padded(form: Restricted, x: Any) -> tuple[jax.Array, jax.Array]:
+def _padded(form: Projected, x: Any) -> tuple[jax.Array, jax.Array]:
     x = jnp.asarray(x)
     xp, mels = form.form.padded(x)
     inside = allowed(form.constraints, xp)
@@ -144,7 +113,7 @@ def _padded(form: Restricted, x: Any) -> tuple[jax.Array, jax.Array]:
 
 
 @functools.partial(jax.jit, static_argnames="off_diagonal_only")
-def _count(form: Restricted, x: Any, *, off_diagonal_only: bool) -> jax.Array:
+def _count(form: Projected, x: Any, *, off_diagonal_only: bool) -> jax.Array:
     xp, mels = _padded(form, x)
     counted = mels != 0
     if off_diagonal_only:
@@ -153,7 +122,7 @@ def _count(form: Restricted, x: Any, *, off_diagonal_only: bool) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnames=("capacity", "off_diagonal_only"))
-def _compact(form: Restricted, x: Any, cursor: Any, *, capacity: int, off_diagonal_only: bool) -> tuple[jax.Array, ...]:
+def _compact(form: Projected, x: Any, cursor: Any, *, capacity: int, off_diagonal_only: bool) -> tuple[jax.Array, ...]:
     x = jnp.asarray(x)
     xp, mels, sample, cursor = form.form.compact(x, cursor, capacity, off_diagonal_only)
     inside = (sample < len(x)) & allowed(form.constraints, xp)
@@ -162,3 +131,14 @@ def _compact(form: Restricted, x: Any, cursor: Any, *, capacity: int, off_diagon
     unused = x[0] if len(x) else xp[0]
     xp = jnp.where(used[:, None], xp[order], unused)
     return xp, jnp.where(used, mels[order], 0), jnp.where(used, sample[order], len(x)), cursor
+
+
+def projected(form: Form, hilbert: Any) -> Form:
+    """A form without the elements that constraints forbid; as it is, if they are all in it.
+
+    Non-branching terms know the conserved numbers and the limits of the sites, other forms the conserved numbers.
+    """
+    if isinstance(form, Projected):
+        return form
+    constraints = user_constraints(hilbert) if isinstance(form, Terms) else constraint_functions(hilbert)
+    return Projected(form, constraints) if constraints else form

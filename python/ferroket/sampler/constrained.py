@@ -1,4 +1,4 @@
-"""NetKet's chains in spaces with a constraint of the user's own: they never leave them."""
+"""NetKet's chains in spaces with a constraint of the user's own: they respect it."""
 
 from typing import Any
 
@@ -7,13 +7,12 @@ import jax.numpy as jnp
 from netket.sampler.rules import MetropolisRule
 
 from ferroket._compat.netket import HamiltonianRule
-from ferroket.operator.algebra.sectors import functions_of, own_constraints
 from ferroket.operator.cache import accelerated
-from ferroket.operator.compiled import allowed
+from ferroket.operator.constraints.hilbert import allowed, constraint_functions, user_constraints
 from ferroket.sampler.rules import SiteExchangeRule
 
 
-class ConfinedRule(MetropolisRule):
+class ConstrainedRule(MetropolisRule):
     """A rule whose proposals are rejected if they lead out of the Hilbert space of the sampler.
 
     How likely a move is proposed is as before, so that detailed balance is that of the rule.
@@ -32,7 +31,7 @@ class ConfinedRule(MetropolisRule):
     ) -> tuple[jax.Array, jax.Array]:
         """The rule's proposals; in the place of those that lead out, where the chain is, never to be accepted."""
         proposed, correction = self.rule.transition(sampler, machine, parameters, state, key, x)
-        inside = allowed(functions_of(sampler.hilbert), proposed)
+        inside = allowed(constraint_functions(sampler.hilbert), proposed)
         # The network sees no configuration that isn't in the space.
         proposed = jnp.where(inside[:, None], proposed, x)
         return proposed, jnp.where(inside, 0.0 if correction is None else correction, -jnp.inf)
@@ -67,25 +66,25 @@ class ConnectedRule(MetropolisRule):
         return proposed, jnp.where(here > 0, jnp.log(jnp.maximum(here, 1)) - jnp.log(jnp.maximum(there, 1)), -jnp.inf)
 
 
-def confined(sampler: Any) -> Any:
-    """A sampler of NetKet's or ours whose chains never leave its Hilbert space, by NetKet's code.
+def constrained(sampler: Any) -> Any:
+    """A sampler of NetKet's or ours whose chains respect the constraint of its Hilbert space, by NetKet's code.
 
     It is the same one where the space has no constraint but conserved sums: then all that matters is which rule it has.
     """
     try:
-        constraints = functions_of(sampler.hilbert)
+        constraints = constraint_functions(sampler.hilbert)
     except TypeError:  # NetKet's sampler, which goes on without us
         constraints = ()
-    if not constraints or isinstance(sampler.rule, ConfinedRule | ConnectedRule):
+    if not constraints or isinstance(sampler.rule, ConstrainedRule | ConnectedRule):
         return sampler
-    if isinstance(sampler.rule, SiteExchangeRule) and not own_constraints(sampler.hilbert):
+    if isinstance(sampler.rule, SiteExchangeRule) and not user_constraints(sampler.hilbert):
         return sampler  # which keeps to limits of sites by itself
-    return sampler.replace(rule=_confined(sampler.rule))
+    return sampler.replace(rule=_constrained(sampler.rule))
 
 
-def _confined(rule: Any) -> ConfinedRule | ConnectedRule:
+def _constrained(rule: Any) -> ConstrainedRule | ConnectedRule:
     if isinstance(rule, HamiltonianRule):
         operator = accelerated(rule.operator)
         if operator is not None:
             return ConnectedRule(operator)
-    return ConfinedRule(rule)
+    return ConstrainedRule(rule)
