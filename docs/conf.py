@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +36,15 @@ myst_heading_anchors = 3
 myst_enable_extensions = ["alert"]  # > [!NOTE], as there
 
 # The pages in tutorials/ are notebooks, which say so in their first lines. Each build runs all of them, in a temporary
-# folder, since what they print depends on more than their text. The other pages have no cells.
+# folder in this clone, since what they print depends on more than their text. The other pages have no cells.
 nb_execution_mode = "force"
 nb_execution_in_temp = True
 nb_execution_timeout = 300  # seconds for one cell
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_output_stderr = "remove"  # progress bars
+tempfile.tempdir = str(Path(__file__).parents[1] / "target" / "notebooks")
+Path(tempfile.tempdir).mkdir(parents=True, exist_ok=True)
 os.environ["MATPLOTLIBRC"] = str(Path(__file__).parent / "matplotlibrc")
 os.environ["NETKET_NO_TIPS"] = "1"
 
