@@ -33,7 +33,8 @@ driver = nkx.driver.TDVP(
     hamiltonian,
     variational_state=state,
     ode_solver=nkx.dynamics.Heun(dt=0.02),
-    qgt=nk.optimizer.qgt.QGTJacobianDense(holomorphic=True, diag_shift=1e-4),
+    qgt=fk.optimizer.qgt.quantum_geometric_tensor(holomorphic=True, diag_shift=1e-4),
+    linear_solver=fk.optimizer.solver.pinv_smooth,
 )
 log = nk.logging.RuntimeLog()
 times = np.linspace(0, T, 6)
