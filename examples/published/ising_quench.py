@@ -50,7 +50,7 @@ state = nk.vqs.MCState(
 )
 # The state along x, but not its parameters 0, from which those of H |ψ⟩ have to grow as a root of t: the powers of four
 # phases of the same weights cancel up to the eighth in ln cosh.
-weights = 0.07 * np.random.default_rng(1).standard_normal((FEATURES // 4, 1, graph.n_nodes))
+weights = 0.045 * np.random.default_rng(1).standard_normal((FEATURES // 4, 1, graph.n_nodes))
 kernel = (weights * np.exp(0.25j * np.pi * np.array([0, 2, 1, -1]))[:, None]).reshape(FEATURES, 1, -1)
 state.parameters = jax.tree.map(lambda parameter: jnp.asarray(kernel.reshape(parameter.shape)), state.parameters)
 
@@ -127,6 +127,6 @@ def infidelity(state, end):
 
 
 state = run.evolve(state, driver_of, STEPS)
-state.n_samples = 2**11
+state.n_samples = 2**10
 value, error = infidelity(state, STEPS * STEP)
 run.conclude(float(value), float(error), parameters=2 * state.n_parameters)
