@@ -50,7 +50,7 @@ os.environ["NETKET_NO_TIPS"] = "1"
 
 strip_signature_backslash = True  # or `jax_` in "Args:" loses its underscore
 autodoc_typehints_format = "short"
-autodoc_preserve_defaults = True
+autodoc_preserve_defaults = False  # it fails where a signature names more arguments than the source
 autodoc_member_order = "bysource"
 napoleon_use_ivar = True
 napoleon_custom_sections = [("Environment", "params_style")]
