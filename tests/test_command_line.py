@@ -86,7 +86,7 @@ def test_version_does_not_import_jax() -> None:
         ("ferroket bench so", 2, ["solve"]),
         ("ferroket job slurm --n", 3, ["--name", "--nodes"]),
         ("ferroket launch --collectives g", 3, ["gloo"]),
-        ("ferroket reproduce hubbard", 2, ["hubbard-square-16"]),
+        ("ferroket reproduce hubbard", 2, ["hubbard-cylinder-64", "hubbard-square-16"]),
     ],
 )
 def test_completion(words: str, place: int, expected: list[str]) -> None:
