@@ -1,5 +1,6 @@
 """How Sphinx builds these pages: `make docs`."""
 
+import inspect
 import logging
 import os
 import re
@@ -12,6 +13,7 @@ from typing import Any
 from sphinx.application import Sphinx
 
 from ferroket import __version__ as release
+from ferroket import sampler
 
 project = "Ferroket"
 author = "the Ferroket developers"
@@ -50,7 +52,7 @@ os.environ["NETKET_NO_TIPS"] = "1"
 
 strip_signature_backslash = True  # or `jax_` in "Args:" loses its underscore
 autodoc_typehints_format = "short"
-autodoc_preserve_defaults = False  # it fails where a signature names more arguments than the source
+autodoc_preserve_defaults = True
 autodoc_member_order = "bysource"
 napoleon_use_ivar = True
 napoleon_custom_sections = [("Environment", "params_style")]
@@ -98,5 +100,8 @@ def is_about_code(record: logging.LogRecord) -> bool:
 def setup(app: Sphinx) -> None:
     """Sphinx calls this."""
     logging.getLogger("sphinx.sphinx.ext.intersphinx").addFilter(is_about_code)
+    # Sphinx takes defaults from the source, and fails where a signature shows arguments that are handed on.
+    for function in filter(inspect.isfunction, vars(sampler).values()):
+        vars(function).pop("__signature__", None)
     app.connect("autodoc-process-signature", signature)
     app.connect("source-read", commands)

@@ -46,6 +46,10 @@ class Enabled:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.restore()
+
+    def restore(self) -> None:
+        """Has each of the parts be what it was."""
         for part, was_enabled in zip(_PARTS, self._before, strict=True):
             (part.enable if was_enabled else part.disable)()
 
@@ -61,11 +65,15 @@ def enable() -> Enabled:
         ends in an exception; then each is what it was before. Without ``with`` they stay enabled until :func:`disable`.
 
     Raises:
-        RuntimeError: This version of NetKet lacks something that is replaced. Then nothing is.
+        RuntimeError: This version of NetKet lacks something that is replaced. Then all is as it was before.
     """
     enabled = Enabled()
-    for part in _PARTS:
-        part.enable()
+    try:
+        for part in _PARTS:
+            part.enable()
+    except RuntimeError:
+        enabled.restore()
+        raise
     return enabled
 
 

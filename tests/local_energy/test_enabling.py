@@ -142,6 +142,17 @@ def test_a_block_ends_as_it_began() -> None:
     assert enabled() == [False] * 3
 
 
+def test_nothing_is_enabled_if_a_part_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> None:
+        raise RuntimeError("this NetKet lacks a function")
+
+    fk.sampler.enable()
+    monkeypatch.setattr(fk.natural_gradient, "enable", fails)
+    with pytest.raises(RuntimeError, match="lacks a function"):
+        fk.enable()
+    assert [part.is_enabled() for part in (fk.local_energy, fk.sampler, fk.natural_gradient)] == [False, True, False]
+
+
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The operators that are accelerated, one after another."""

@@ -262,14 +262,17 @@ def test_drivers_with_quantum_geometric_tensors() -> None:
     assert layer(ours, "Dense/kernel").form == "factors"
     assert str(layer(ours, "Dense/bias")) == "Dense/bias (6): factors; it is one more row of Dense/kernel"
     theirs = rbm_driver(nk.driver.VMC, preconditioner=nk.optimizer.SR(nk.optimizer.qgt.QGTOnTheFly, diag_shift=0.1))
-    dynamics = nk.experimental.driver.TDVP(ISING, theirs.state, nk.experimental.dynamics.Euler(0.1))
-    for driver in (theirs, dynamics):
+    euler = nk.experimental.dynamics.Euler(0.1)
+    dynamics = nk.experimental.driver.TDVP(ISING, theirs.state, euler)
+    with_settings = nk.optimizer.qgt.QGTJacobianDense(diag_shift=0.1)
+    dense = nk.experimental.driver.TDVP(ISING, theirs.state, euler, qgt=with_settings)
+    for driver in (theirs, dynamics, dense):
         assert fk.explain(driver).update.reasons == [
             "the quantum geometric tensor is NetKet's: call fk.enable(), or take fk.optimizer.SR"
         ]
     fk.enable()
     try:
-        for driver in (theirs, dynamics):
+        for driver in (theirs, dynamics, dense):
             found = fk.explain(driver)
             assert (found.update, found.local_energy.ansatz) == (ours, "RBM")
         own = rbm_driver(nk.driver.VMC, preconditioner=nk.optimizer.SR(lambda state, **_: state, diag_shift=0.1))

@@ -417,3 +417,22 @@ def test_tdvp(name: str, kind: str) -> None:
         found = evolved(name, kind)
     assert np.linalg.norm(expected - flat(state_of(name, kind).parameters)) > 1e-3
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
+
+
+def test_the_tensor_of_other_samples_compiles_nothing() -> None:
+    state = make_state(MODELS["holomorphic"], SPINS)
+    compiled: list[str] = []
+    is_over = False
+
+    def note(name: str, *_: Any, **__: Any) -> None:
+        if name.endswith("backend_compile_duration") and not is_over:
+            compiled.append(name)
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    for is_first in (True, False):
+        state.sample()
+        before = len(compiled)
+        tensor = quantum_geometric_tensor(state, diag_shift=SHIFT)
+        assert (len(compiled) > before) == is_first
+    is_over = True
+    assert tensor.to_dense().shape == (state.n_parameters,) * 2

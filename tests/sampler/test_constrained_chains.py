@@ -8,13 +8,12 @@ import jax.numpy as jnp
 import netket as nk
 import numpy as np
 import pytest
-import scipy.stats
 from netket.hilbert.constraint import ExtraConstraint, SumConstraint
 
 import ferroket as fk
 from support.constrained_spaces import CASES as OPERATORS
 from support.constrained_spaces import ELECTRONS, RING, RYDBERG, SPINS, Blockade, Untraceable
-from support.transitions import Case, connected_moves, exchange_moves, local_moves, numbers_of, run
+from support.transitions import Case, connected_moves, exchange_moves, local_moves, numbers_of, p_value_of_moves, run
 from support.variational_states import MODELS
 
 PAIR = nk.hilbert.Fock(1, 6, constraint=ExtraConstraint(SumConstraint(2), Blockade()))
@@ -53,19 +52,12 @@ def restored() -> Iterator[None]:
     fk.disable()
 
 
-def p_value(counts: np.ndarray, expected: np.ndarray) -> float:
-    often = expected >= 5
-    assert counts[expected == 0].sum() == 0
-    chosen = expected[often] * counts[often].sum() / expected[often].sum()
-    return float(scipy.stats.chisquare(counts[often], chosen).pvalue)
-
-
 def check_distribution(case: Case, model: Any, library: Any = None) -> None:
     """Of single samples of many chains, so that they are independent."""
     found = run(case, model, length=2, library=library, n_chains=4096, sweep_size=61)
     numbers = numbers_of(case, found.samples)  # an error if one is outside
     counts = np.bincount(numbers[:, -1], minlength=len(case.states))
-    assert p_value(counts, case.probabilities(model, found.variables, 2.0) * 4096) > LEAST
+    assert p_value_of_moves(counts, case.probabilities(model, found.variables, 2.0) * 4096) > LEAST
 
 
 @pytest.mark.quick("RBM-Hamiltonian")
@@ -87,7 +79,7 @@ def test_transitions(name: str) -> None:
     steps = steps.reshape(n_states, n_states)
     accepted = case.accepted(case.probabilities(model, found.variables, 2.0))
     matrix = accepted + np.diag(1 - accepted.sum(axis=1))
-    assert p_value(steps.ravel(), (steps.sum(axis=1)[:, None] * matrix).ravel()) > LEAST
+    assert p_value_of_moves(steps.ravel(), (steps.sum(axis=1)[:, None] * matrix).ravel()) > LEAST
     # What is rejected isn't counted as accepted.
     moved = (numbers[:, 1:] != numbers[:, :-1]).sum()
     if name != "Hamiltonian":  # where the diagonal is a proposal, which is always accepted

@@ -8,13 +8,12 @@ from typing import Any
 import netket as nk
 import numpy as np
 import pytest
-import scipy.stats
 
 import ferroket as fk
 from ferroket.sampler.constrained import ConstrainedRule, constrained
 from support.constrained_spaces import PlainConstraint
 from support.limited_sites import EDGES, SPACES, TRIANGLE, space
-from support.transitions import Case, Move, connected_moves, numbers_of, run
+from support.transitions import Case, Move, connected_moves, numbers_of, p_value_of_moves, run
 from support.variational_states import MODELS
 
 Rule = fk.sampler.rules.SiteExchangeRule
@@ -112,13 +111,6 @@ CASES = make_cases()
 pytestmark = pytest.mark.filterwarnings("ignore:(?s).*Defaulting to a slow:UserWarning")
 
 
-def p_value(counts: np.ndarray, expected: np.ndarray) -> float:
-    often = expected >= 5
-    assert counts[expected == 0].sum() == 0
-    chosen = expected[often] * counts[often].sum() / expected[often].sum()
-    return float(scipy.stats.chisquare(counts[often], chosen).pvalue)
-
-
 def check_transitions(case: Case, model: Any, library: Any = None) -> None:
     """Each single step: how often each move is made, against the transition matrix."""
     found = run(case, model, length=200, n_chains=256, sweep_size=1, library=library)
@@ -128,7 +120,7 @@ def check_transitions(case: Case, model: Any, library: Any = None) -> None:
     steps = steps.reshape(n_states, n_states)
     accepted = case.accepted(case.probabilities(model, found.variables, 2.0))
     matrix = accepted + np.diag(1 - accepted.sum(axis=1))
-    assert p_value(steps.ravel(), (steps.sum(axis=1)[:, None] * matrix).ravel()) > LEAST
+    assert p_value_of_moves(steps.ravel(), (steps.sum(axis=1)[:, None] * matrix).ravel()) > LEAST
 
 
 def check_distribution(case: Case, model: Any, library: Any = None) -> None:
@@ -136,7 +128,7 @@ def check_distribution(case: Case, model: Any, library: Any = None) -> None:
     found = run(case, model, length=2, library=library, n_chains=4096, sweep_size=61)
     numbers = numbers_of(case, found.samples)
     counts = np.bincount(numbers[:, -1], minlength=len(case.states))
-    assert p_value(counts, case.probabilities(model, found.variables, 2.0) * 4096) > LEAST
+    assert p_value_of_moves(counts, case.probabilities(model, found.variables, 2.0) * 4096) > LEAST
 
 
 @pytest.mark.quick("t-J", "Kondo", "t-J, hops")

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import netket as nk
 import numpy as np
+import scipy.stats
 from netket.hilbert.constraint import DiscreteHilbertConstraint
 from netket.utils import struct
 
@@ -247,3 +248,11 @@ def numbers_of(case: Case, samples: np.ndarray) -> np.ndarray:
     number = {tuple(row): i for i, row in enumerate(case.states.tolist())}
     flat = samples.reshape(-1, samples.shape[-1]).tolist()
     return np.array([number[tuple(row)] for row in flat]).reshape(samples.shape[:-1])
+
+
+def p_value_of_moves(counts: np.ndarray, expected: np.ndarray) -> float:
+    """That of Pearson's test, of moves expected at least five times; impossible ones must not have been made."""
+    often = expected >= 5
+    assert counts[expected == 0].sum() == 0
+    chosen = expected[often] * counts[often].sum() / expected[often].sum()
+    return float(scipy.stats.chisquare(counts[often], chosen).pvalue)

@@ -375,6 +375,7 @@ def tensor_of(driver: Any) -> Any:
 def is_netkets_tensor(tensor: Any) -> bool:
     """Whether a function makes one of NetKet's quantum geometric tensors: they call what :data:`PRODUCTS` names."""
     qgt, function = nk.optimizer.qgt, getattr(tensor, "func", tensor)
-    return isinstance(function, qgt.QGTAuto) or any(
-        function is known for known in (qgt.QGTAuto, qgt.QGTOnTheFly, qgt.QGTJacobianDense, qgt.QGTJacobianPyTree)
-    )
+    known = qgt.QGTAuto, qgt.QGTOnTheFly, qgt.QGTJacobianDense, qgt.QGTJacobianPyTree
+    # With settings and without a state they hand on the functions that they wrap.
+    wrapped = *known, *map(inspect.unwrap, known)
+    return isinstance(function, qgt.QGTAuto) or any(function is one for one in wrapped)

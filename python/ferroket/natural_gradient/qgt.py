@@ -167,7 +167,7 @@ def quantum_geometric_tensor(
         samples, pdf = vstate.hilbert.all_states(), vstate.probability_distribution()
     else:
         samples = vstate.samples
-    samples = jax.jit(lambda x: x.reshape(-1, x.shape[-1]))(samples)
+    samples = _one_behind_the_other(samples)
     chunk_size = getattr(vstate, "chunk_size", None) if chunk_size is None else chunk_size
     reason = unsupported_reason(log_psi_of(vstate), vstate.parameters, vstate.model_state, samples)
     if reason is not None:
@@ -178,6 +178,12 @@ def quantum_geometric_tensor(
             "holomorphic=True, but ln ψ has real parameters or values, or a conjugate: leave holomorphic out"
         )
     return QGTFactors(diag_shift=diag_shift, rows=rows, pdf=pdf)
+
+
+@jax.jit
+def _one_behind_the_other(samples: jax.Array) -> jax.Array:
+    """Those of all chains, ``(Ns, N)``. Compiled, so that they may be on several devices, and only once."""
+    return samples.reshape(-1, samples.shape[-1])
 
 
 @partial(jax.jit, static_argnums=(0, 4, 5))
