@@ -213,7 +213,7 @@ def little_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 )
 def test_in_chunks(kind: str, name: str, mode: str) -> None:
     args = arguments(KINDS[name])
-    settings = {"mode": mode, "beside": lambda of_sample: 1 << 20}
+    settings = {"mode": mode, "bytes_of_matrix": lambda of_sample: 1 << 20}
     chunked = log_derivatives_of(args[0], args[2], args[3], args[4], **settings)
     assert isinstance(chunked, DerivativesInChunks)
     assert 1 <= chunked.chunk_size < 16
