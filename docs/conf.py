@@ -64,9 +64,17 @@ smartquotes_action = "D"  # dashes alone: σ' is no quotation
 
 html_theme = "sphinx_book_theme"
 html_title = f"{project} {release}"
-html_theme_options = {"show_toc_level": 2}
+html_theme_options: dict[str, Any] = {"show_toc_level": 2}
 html_show_sourcelink = False
 html_copy_source = False
+# CI names the site that has these pages beside those of other versions, and their own version: ci/pages.py.
+if site := os.environ.get("DOCS_URL"):
+    version = os.environ["DOCS_VERSION"]
+    html_baseurl = f"{site}/{version}/"
+    switcher = {"json_url": f"{site}/switcher.json", "version_match": version}
+    html_theme_options |= {"switcher": switcher, "check_switcher": False, "show_version_warning_banner": True}
+    sidebar = ["navbar-logo.html", "version-switcher.html", "search-button-field.html", "sbt-sidebar-nav.html"]
+    html_sidebars = {"**": sidebar}
 copybutton_prompt_text = "$ "
 copybutton_exclude = ".linenos, .gp, .go"
 

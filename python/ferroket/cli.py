@@ -90,7 +90,10 @@ Accelerate = Annotated[
 ]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the result to this file (needs matplotlib).")]
-Cases = Annotated[str, typer.Option(help="Part of the name of the cases to run; all by default.")]
+Cases = Annotated[
+    list[str] | None,
+    typer.Option(help="Part of the name of the cases to run, once or more than once; all by default."),
+]
 Batch = Annotated[int, number("--batch", help="Number of samples.")]
 Turns = Annotated[int, number("--rounds", help="How often each alternative is measured.")]
 Ranks = Annotated[int, number("--ranks", "-n", help="Number of processes.")]
@@ -234,46 +237,48 @@ def supports(
 
 
 @bench.command()
-def operators(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 1024, rounds: Turns = 5) -> None:
+def operators(
+    json: Json = None, plot: Plot = None, cases: Cases = None, batch: Batch = 1024, rounds: Turns = 5
+) -> None:
     """Connected elements, compared with NetKet's JAX and numba operators."""
     _measure("operators", json, plot, cases=cases, batch=batch, rounds=rounds)
 
 
 @bench.command()
 def local_energy(
-    json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 1024, rounds: Turns = 5
+    json: Json = None, plot: Plot = None, cases: Cases = None, batch: Batch = 1024, rounds: Turns = 5
 ) -> None:
     """Local energies, compared with NetKet's kernels and with the network alone."""
     _measure("local_energy", json, plot, cases=cases, batch=batch, rounds=rounds)
 
 
 @bench.command()
-def sampler(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 1024, rounds: Turns = 5) -> None:
+def sampler(json: Json = None, plot: Plot = None, cases: Cases = None, batch: Batch = 1024, rounds: Turns = 5) -> None:
     """Metropolis sampling, compared with NetKet's."""
     _measure("sampler", json, plot, cases=cases, batch=batch, rounds=rounds)
 
 
 @bench.command()
-def network(json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 1024, rounds: Turns = 5) -> None:
+def network(json: Json = None, plot: Plot = None, cases: Cases = None, batch: Batch = 1024, rounds: Turns = 5) -> None:
     """Networks alone on one core, compared with XLA and the processor's peak."""
     _measure("network", json, plot, cases=cases, batch=batch, rounds=rounds)
 
 
 @bench.command()
-def gram(json: Json = None, plot: Plot = None, cases: Cases = "", rounds: Turns = 5) -> None:
+def gram(json: Json = None, plot: Plot = None, cases: Cases = None, rounds: Turns = 5) -> None:
     """The Gram matrix of an update, compared with the product of the Jacobian and the processor's peak."""
     _measure("gram", json, plot, cases=cases, rounds=rounds)
 
 
 @bench.command()
-def solve(json: Json = None, plot: Plot = None, cases: Cases = "", rounds: Turns = 5) -> None:
+def solve(json: Json = None, plot: Plot = None, cases: Cases = None, rounds: Turns = 5) -> None:
     """The linear system of an update, compared with LAPACK and the processor's peak."""
     _measure("solve", json, plot, cases=cases, rounds=rounds)
 
 
 @bench.command()
 def determinants(
-    json: Json = None, plot: Plot = None, cases: Cases = "", batch: Batch = 4096, rounds: Turns = 5
+    json: Json = None, plot: Plot = None, cases: Cases = None, batch: Batch = 4096, rounds: Turns = 5
 ) -> None:
     """Determinants and Pfaffians of many small matrices, compared with JAX and LAPACK."""
     _measure("determinants", json, plot, cases=cases, batch=batch, rounds=rounds)
@@ -283,7 +288,7 @@ def determinants(
 def vmc(
     json: Json = None,
     plot: Plot = None,
-    cases: Cases = "",
+    cases: Cases = None,
     batch: Annotated[int | None, number("--batch", help="Number of samples; by default that of each case.")] = None,
     rounds: Turns = 3,
 ) -> None:
@@ -318,7 +323,7 @@ def oversubscription(
 def scaling(
     json: Json = None,
     plot: Plot = None,
-    cases: Cases = "Heisenberg 10×10, RBM α=1",
+    cases: Annotated[str, typer.Option(help="Part of the name of the case.")] = "Heisenberg 10×10, RBM α=1",
     ranks: Annotated[
         str, typer.Option("--ranks", "-n", help="Numbers of ranks, with commas between them; 1 is one of them.")
     ] = "1,2,4,8",

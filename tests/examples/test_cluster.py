@@ -5,12 +5,15 @@ import re
 import shlex
 import socket
 import subprocess
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
@@ -18,7 +21,8 @@ from support.hosts import Host, make_hosts
 from support.mpi import environment, mpirun, run_command
 from support.shell_scripts import RUN, check, make_home, run, said
 
-CLUSTER = Path(__file__).parents[2] / "examples" / "cluster"
+ROOT = Path(__file__).parents[2]
+CLUSTER = ROOT / "examples" / "cluster"
 SCRIPTS = sorted(CLUSTER.glob("*.sh"))
 
 # What the options that job scripts may need have for values; any other option is taken for a mistake.
@@ -217,6 +221,40 @@ def test_the_image_runs_as_its_comment_says(number: int, home: Path) -> None:
     )
     assert lines == two_ranks("mpi, SLURM's srun" if command.startswith("srun") else "mpi, MPICH's mpirun (hydra)")
     assert sum(call.startswith("apptainer ") for call in calls) == (1 if number == 1 else 2)
+
+
+# The EasyBuild file and the Spack environment.
+
+
+def test_the_easyconfig_has_what_the_package_needs() -> None:
+    found: dict[str, Any] = {"SOURCE_PY3_WHL": "%(name)s-%(version)s-py3-none-any.whl"}
+    exec((CLUSTER / "Ferroket-0.1.0-foss-2025b.eb").read_text(), found)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    crates = tomllib.loads((ROOT / "Cargo.toml").read_text())
+    assert found["version"] == crates["workspace"]["package"]["version"]
+    versions = {name: version for name, version, *_ in found["dependencies"] + found["exts_list"]}
+    versions = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in versions.items()}
+    # What NumPy, psutil and rich are part of.
+    bundles = {"numpy": "scipy-bundle", "psutil": "python-bundle-pypi", "rich": "python-bundle-pypi"}
+    for requirement in map(Requirement, project["project"]["dependencies"]):
+        if requirement.name in bundles:
+            assert bundles[requirement.name] in versions
+        else:
+            assert requirement.specifier.contains(versions[requirement.name]), requirement
+    assert versions["netket"] in project["tool"]["ferroket"]["tested"]["netket"]
+    assert SpecifierSet(project["project"]["requires-python"]).contains(versions["python"])
+    for name, _, *options in found["exts_list"]:
+        assert name == "ferroket" or re.fullmatch(r"[0-9a-f]{64}", options[0]["checksums"][0]), name
+
+
+def test_the_spack_environment_has_a_rust_and_a_python() -> None:
+    specs = yaml.safe_load((CLUSTER / "spack.yaml").read_text())["spack"]["specs"]
+    versions = dict(spec.split("@") for spec in specs if "@" in spec)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    crates = tomllib.loads((ROOT / "Cargo.toml").read_text())
+    assert versions["rust"] == f"{crates['workspace']['package']['rust-version']}:"
+    tested = project["tool"]["ferroket"]["tested"]["python"]
+    assert versions["python"] == f"{tested[0]}:{tested[-1]}"
 
 
 # The Kubernetes manifest: what it may consist of, as JobSet's and Kubernetes' references have it, and no more of that

@@ -10,6 +10,7 @@ import netket  # noqa: F401 - with it come numbers of 64 bits
 import numpy as np
 
 import ferroket as fk
+from ferroket.bench.cases import Chosen
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.report import Report, Row
 from ferroket.bench.timing import paired
@@ -22,7 +23,7 @@ _LARGE = 512
 _BAR = 5.0
 
 
-def run(*, cases: str = "", batch: int = 4096, rounds: int = 5) -> Report:
+def run(*, cases: Chosen = None, batch: int = 4096, rounds: int = 5) -> Report:
     """Logarithms of determinants and of Pfaffians of a batch of matrices, with all cores.
 
     Ours are ``fk.linalg.slogdet`` and ``fk.linalg.slogpfaffian``, the peer ``jnp.linalg.slogdet``, also of Pfaffians,
@@ -30,7 +31,7 @@ def run(*, cases: str = "", batch: int = 4096, rounds: int = 5) -> Report:
     they were those of a matrix of 512 rows, one on each core.
 
     Args:
-        cases: a part of the name of those to run; all by default.
+        cases: a part of the name of those to run, or several; all by default.
         batch: the number of matrices.
         rounds: how many turns each contender has.
 

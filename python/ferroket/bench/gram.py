@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import netket as nk
 import numpy as np
 
+from ferroket.bench.cases import Chosen
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.report import Report, Row
 from ferroket.bench.timing import paired, peak_rate
@@ -28,7 +29,7 @@ _MACHINES: dict[str, tuple[Any, str]] = {
 }
 
 
-def run(*, cases: str = "", rounds: int = 5) -> Report:
+def run(*, cases: Chosen = None, rounds: int = 5) -> Report:
     """Gram matrices of the log-derivatives of random samples, on one device, with all of its cores, and their systems.
 
     Ours is made of the factors of the log-derivatives, the peer of the Jacobian, as NetKet's update does. The peak is
@@ -38,7 +39,7 @@ def run(*, cases: str = "", rounds: int = 5) -> Report:
     needs them. There ours writes no matrix, and the peak counts the factorisation, too.
 
     Args:
-        cases: a part of the name of those to run; all by default.
+        cases: a part of the name of those to run, or several; all by default.
         rounds: how many turns each contender has.
 
     Raises:

@@ -15,6 +15,7 @@ from netket.vqs.mc import kernels
 from ferroket._compat.netket import log_psi_of
 from ferroket.bench import jobs, models
 from ferroket.bench.beside import all_cores, two_ranks
+from ferroket.bench.cases import Chosen
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.hamiltonians import fermi_hubbard, heisenberg, ising, kagome
 from ferroket.bench.report import Report, Row
@@ -76,7 +77,7 @@ LATTICES: dict[str, tuple[Callable[[], Any], tuple[int, int], int]] = {
 }
 
 
-def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
+def run(*, cases: Chosen = None, batch: int = 1024, rounds: int = 5) -> Report:
     """Local energies of models whose amplitude ratios are known, and of any network.
 
     NetKet's kernels, and the bare network, have the best of several chunk sizes; ours has the default. Ours is
@@ -84,7 +85,7 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     with an MLP.
 
     Args:
-        cases: a part of the name of those to run; all by default.
+        cases: a part of the name of those to run, or several; all by default.
         batch: the number of samples.
         rounds: how many times each contender is measured.
 

@@ -14,6 +14,7 @@ from jax.scipy.special import logsumexp
 
 from ferroket import _lib
 from ferroket.bench import models
+from ferroket.bench.cases import Chosen
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.report import Report, Row
 from ferroket.bench.timing import on_cores, paired, peak_rate, seconds
@@ -53,7 +54,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], float | None]] = {
 }
 
 
-def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
+def run(*, cases: Chosen = None, batch: int = 1024, rounds: int = 5) -> Report:
     """Networks on configurations of a 10×10 lattice, on one core.
 
     Ours begins with the sums of the first layer, XLA with the configurations, at its best of several chunk sizes. The
@@ -63,7 +64,7 @@ def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
     translations already these are eight.
 
     Args:
-        cases: a part of the name of those to run; all by default.
+        cases: a part of the name of those to run, or several; all by default.
         batch: the number of configurations.
         rounds: how many times each contender is measured.
 

@@ -9,6 +9,7 @@ import netket as nk
 import netket.experimental as nkx
 import numpy as np
 
+from ferroket.bench.cases import Chosen
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.hamiltonians import CASES, heisenberg
 from ferroket.bench.report import Report, Row
@@ -27,14 +28,14 @@ _CORES_BAR = 1.7
 _INTEGERS_ONLY = nkx.operator.ParticleNumberAndSpinConservingFermioperator2nd
 
 
-def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
+def run(*, cases: Chosen = None, batch: int = 1024, rounds: int = 5) -> Report:
     """Connected elements in both forms, padded and compact (``get_conn_flattened``).
 
     JAX sizes its pool of threads by the cores that the process may use when it starts. NetKet's numba operators
     use one thread, and so does memset, which fills as many new bytes as the results have.
 
     Args:
-        cases: a part of the name of those to run; all by default.
+        cases: a part of the name of those to run, or several; all by default.
         batch: the number of samples.
         rounds: how many times each contender is measured.
 

@@ -9,6 +9,7 @@ import jax
 import ferroket as fk
 from ferroket.bench import jobs
 from ferroket.bench.beside import all_cores, two_ranks
+from ferroket.bench.cases import Chosen
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.report import Report, Row
 from ferroket.bench.states import CASES, CHAINS, DETERMINANTS, MORE, Case
@@ -23,14 +24,14 @@ _CHANCE = 0.03
 _TIMEOUT = 1800
 
 
-def run(*, cases: str = "", batch: int = 1024, rounds: int = 5) -> Report:
+def run(*, cases: Chosen = None, batch: int = 1024, rounds: int = 5) -> Report:
     """The time of ``MCState.sample()``, with the samples that it discards first.
 
     NetKet's samplers evaluate the network on all chains at once, which is their fastest setting. Ours is compared
     with itself for Heisenberg 10×10 with an RBM of α=1, on two ranks also with an MLP.
 
     Args:
-        cases: a part of the name of those to run; all by default.
+        cases: a part of the name of those to run, or several; all by default.
         batch: the number of samples.
         rounds: how many times each contender is measured.
 

@@ -10,6 +10,7 @@ import netket as nk
 import numpy as np
 
 import ferroket as fk
+from ferroket.bench.cases import Chosen
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.report import Report, Row
 from ferroket.bench.timing import paired, peak_rate
@@ -22,7 +23,7 @@ UNKNOWNS_OF_SMOOTH = (512, 1024, 2048)
 _TYPES = {"real": float, "complex": complex}
 
 
-def run(*, cases: str = "", rounds: int = 5) -> Report:
+def run(*, cases: Chosen = None, rounds: int = 5) -> Report:
     """Positive definite systems on one device, with all of its cores.
 
     Ours is ``fk.optimizer.solver.cholesky``, the peer NetKet's ``cholesky``, which JAX leaves to LAPACK. The peak is
@@ -31,7 +32,7 @@ def run(*, cases: str = "", rounds: int = 5) -> Report:
     twice, and NetKet's ``pinv_smooth``, which decomposes into eigenvectors.
 
     Args:
-        cases: a part of the name of those to run; all by default.
+        cases: a part of the name of those to run, or several; all by default.
         rounds: how many turns each contender has.
 
     Raises:

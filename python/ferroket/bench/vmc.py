@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from ferroket.bench import jobs
+from ferroket.bench.cases import Chosen
 from ferroket.bench.cases import run as run_cases
 from ferroket.bench.costs import PARTS
-from ferroket.bench.report import Report, Row, figure_of
+from ferroket.bench.report import Report, Row, figure_of, time_text
 from ferroket.bench.states import CASES, CHAINS, DETERMINANTS, STEPS, Case
 from ferroket.bench.updates import Options, text_of
 
@@ -26,7 +27,7 @@ _TIMEOUT = 3600
 # Each step has a row, and so have its parts and the update alone.
 _ROWS = 2 + len(PARTS)
 # Steps beside each other in a picture.
-_PER_LINE = 8
+_PER_LINE = 6
 
 
 @dataclass(frozen=True)
@@ -37,40 +38,44 @@ class Steps(Report):
         """Draws the steps of each case as bars of their parts, as shares of NetKet's on as many ranks."""
         steps = range(0, len(self.rows), _ROWS)
         lines = [steps[place : place + _PER_LINE] for place in range(0, len(steps), _PER_LINE)]
-        figure = figure_of(2 + 2.2 * len(lines[0]), 4 * len(lines))
+        figure = figure_of(1.2 + 1.3 * len(lines[0]), 3.4 * len(lines))
         every = figure.subplots(len(lines), squeeze=False)[:, 0]
         for axes, line in zip(every, lines, strict=True):
             self._plot_line(axes, line)
-        every[0].legend(loc="upper left", bbox_to_anchor=(1, 1))
-        figure.savefig(path)
+        handles, names = every[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside upper center", ncols=len(names), frameon=False)
+        figure.savefig(path, dpi=160)
 
     def _plot_line(self, axes: Any, steps: Sequence[int]) -> None:
-        """Draws those steps whose rows begin at these places."""
-        labels: list[tuple[float, str]] = []
+        """Draws those steps whose rows begin at these places: NetKet's on the left, ours on the right."""
         for place, first in enumerate(steps):
             step, *parts = self.rows[first : first + 1 + len(PARTS)]
-            for which, contender in enumerate((NETKET, OURS)):
+            for side, contender in ((-0.2, NETKET), (0.2, OURS)):
                 bottom = 0.0
                 for part, row in enumerate(parts):
                     share = row.seconds[contender] / step.seconds[NETKET]
-                    label = PARTS[part] if not labels else None
-                    axes.bar(2.6 * place + which, share, 0.9, bottom, color=f"C{part}", label=label)
+                    label = None if place or contender == OURS else PARTS[part]
+                    axes.bar(place + side, share, 0.36, bottom, color=f"C{part}", label=label)
                     bottom += share
-                labels.append((2.6 * place + which, contender))
-            axes.text(2.6 * place + 0.5, 1.06, step.case.replace(", ", "\n"), ha="center", va="bottom", fontsize=8)
-        axes.set_xticks([x for x, _ in labels], [name for _, name in labels], rotation=60)
-        axes.set_ylim(0, 1.35)
-        axes.set_ylabel("time, NetKet's step = 1")
+                above = time_text(step.seconds[contender])
+                if contender == OURS:
+                    above = f"$\\bf{{{self.ratios(step)[NETKET]:.0f}×}}$\n{above}"
+                axes.text(place + side, bottom + 0.02, above, ha="center", va="bottom", fontsize=8)
+        names = [self.rows[first].case.removesuffix(", 1 rank").replace(", ", "\n", 1) for first in steps]
+        axes.set_xticks(range(len(steps)), names, fontsize=8)
+        axes.set_ylim(0, 1.15)
+        axes.set_ylabel("a step: NetKet (left), Ferroket")
+        axes.spines[["top", "right"]].set_visible(False)
 
 
-def run(*, cases: str = "", batch: int | None = None, rounds: int = 3) -> Report:
+def run(*, cases: Chosen = None, batch: int | None = None, rounds: int = 3) -> Report:
     """Steps of ours and of NetKet's in turns, on one rank with all cores, and on two ranks.
 
     Ours is NetKet's own script after ``fk.enable()``, with the default settings of ``VMC_SR``. NetKet has those with
     which its update is fastest. The bars are for one rank, and so is the memory.
 
     Args:
-        cases: a part of the name of those to run; all by default.
+        cases: a part of the name of those to run, or several; all by default.
         batch: the number of samples; by default that of each case.
         rounds: how many jobs of each; the medians count.
 

@@ -1,5 +1,7 @@
-//! The time of one thread for the steps of a sweep: `cargo bench -p ferroket-kernels [-- NAME...]`.
+//! The time of one thread for the steps of a sweep: `cargo bench -p ferroket-kernels [-- NAME]`.
 
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use ferroket_kernels::connected::matrices::{Matrices, MatrixTables};
 use ferroket_kernels::connected::terms::{TermTables, Terms, words};
 use ferroket_kernels::connected::{Elements, Form, Part, count_nonzero, write_configurations};
@@ -7,9 +9,8 @@ use ferroket_kernels::numbers::Sample;
 use ferroket_kernels::sites::{LocalStates, Sites, StateRange};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
-use std::env;
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A divisor of this many samples fits the second-level cache, as the blocks of the handlers do.
 const SAMPLES: usize = 256;
@@ -129,38 +130,37 @@ fn indices(sites: usize, states: u16, rng: &mut impl Rng) -> Vec<u16> {
     (0..SAMPLES * sites).map(|_| rng.random_range(0..states)).collect()
 }
 
-/// Prints the shortest time of `work` that others on the machine left us, a sample.
-fn report(case: &str, step: &str, mut work: impl FnMut()) {
-    let (begin, mut best) = (Instant::now(), Duration::MAX);
-    while begin.elapsed() < Duration::from_millis(300) {
-        let start = Instant::now();
-        work();
-        best = best.min(start.elapsed());
-    }
-    println!("{case:<26} {step:<12} {:>9.1} ns a sample", best.as_nanos() as f64 / SAMPLES as f64);
-}
-
-fn steps<F: Form>(case: &str, form: &F, sites: &Sites, values: &[f64], indices: &[u16]) {
-    let names: Vec<_> = env::args().skip(1).filter(|name| !name.starts_with('-')).collect();
-    if !names.is_empty() && !names.iter().any(|name| case.contains(name)) {
-        return;
-    }
+fn steps<F: Form>(
+    criterion: &mut Criterion,
+    case: &str,
+    form: &F,
+    sites: &Sites,
+    values: &[f64],
+    indices: &[u16],
+) {
+    let mut group = criterion.benchmark_group(case);
+    group.throughput(Throughput::Elements(SAMPLES as u64));
     let room = form.max_elements();
     let mut counts = vec![0; SAMPLES];
     let mut mels = vec![0.0; SAMPLES * room];
     let mut changes = vec![F::ElementChange::default(); SAMPLES * room];
-    report(case, "active", || {
+    let mut write_active = || {
         let elements = Elements { counts: &mut counts, mels: &mut mels, changes: &mut changes };
         elements.write_active(form, black_box(values), black_box(indices), Part::All, 0).expect("room for all");
-    });
+    };
+    write_active(); // for those below, whichever are chosen
+    group.bench_function("active", |bencher| bencher.iter(&mut write_active));
     let mut nonzero = vec![0; SAMPLES];
-    report(case, "count", || count_nonzero(form, black_box(values), black_box(indices), Part::All, &mut nonzero));
-    rows::<F, i8>(case, "int8", form, sites, indices, &counts, &changes);
-    rows::<F, f64>(case, "float64", form, sites, indices, &counts, &changes);
+    group.bench_function("count", |bencher| {
+        bencher.iter(|| count_nonzero(form, black_box(values), black_box(indices), Part::All, &mut nonzero));
+    });
+    rows::<F, i8>(&mut group, "int8", form, sites, indices, &counts, &changes);
+    rows::<F, f64>(&mut group, "float64", form, sites, indices, &counts, &changes);
+    group.finish();
 }
 
 fn rows<F: Form, S: Sample>(
-    case: &str,
+    group: &mut BenchmarkGroup<'_, WallTime>,
     dtype: &str,
     form: &F,
     sites: &Sites,
@@ -177,28 +177,34 @@ fn rows<F: Form, S: Sample>(
         samples.extend_from_slice(&sample.values);
     }
     let mut read = indices.to_vec();
-    report(case, &format!("read {dtype}"), || {
-        for (sample, (values, indices)) in samples.chunks_exact(n).zip(read.chunks_exact_mut(n)).enumerate() {
-            states.read(sample, black_box(values), indices).expect("local states");
-        }
+    group.bench_function(format!("read {dtype}"), |bencher| {
+        bencher.iter(|| {
+            for (sample, (values, indices)) in samples.chunks_exact(n).zip(read.chunks_exact_mut(n)).enumerate() {
+                states.read(sample, black_box(values), indices).expect("local states");
+            }
+        });
     });
-    report(case, &format!("write {dtype}"), || {
-        for indices in indices.chunks_exact(n) {
-            states.write(black_box(indices), &mut sample);
-        }
+    group.bench_function(format!("write {dtype}"), |bencher| {
+        bencher.iter(|| {
+            for indices in indices.chunks_exact(n) {
+                states.write(black_box(indices), &mut sample);
+            }
+        });
     });
     // The rows of each sample over those of the one before: the time of the work, not of the memory.
     let mut rows = states.first().values.repeat(room);
-    report(case, &format!("rows {dtype}"), || {
-        for (number, indices) in indices.chunks_exact(n).enumerate() {
-            let changes = &changes[number * room..][..counts[number] as usize];
-            states.write(indices, &mut sample);
-            write_configurations(form, &states, &sample, changes, black_box(&mut rows));
-        }
+    group.bench_function(format!("rows {dtype}"), |bencher| {
+        bencher.iter(|| {
+            for (number, indices) in indices.chunks_exact(n).enumerate() {
+                let changes = &changes[number * room..][..counts[number] as usize];
+                states.write(indices, &mut sample);
+                write_configurations(form, &states, &sample, changes, black_box(&mut rows));
+            }
+        });
     });
 }
 
-fn terms() {
+fn terms(criterion: &mut Criterion) {
     let mut rng = StdRng::seed_from_u64(1);
     for (name, sites, tables) in [
         ("ising 128", 128, ising_chain(128)),
@@ -210,12 +216,12 @@ fn terms() {
         let spins = Sites::new(sites, vec![StateRange { start: 1.0, step: -2.0, size: 2 }], &[]).expect("spins");
         let form = Terms::new(&spins, tables.tables(), tables.values.len(), true).expect("valid tables");
         let indices = indices(sites, 2, &mut rng);
-        steps(name, &form, &spins, &tables.values, &indices);
+        steps(criterion, name, &form, &spins, &tables.values, &indices);
     }
 }
 
 /// Bosons with up to 3 a site on a square lattice.
-fn bose_hubbard() {
+fn bose_hubbard(criterion: &mut Criterion) {
     let (length, states) = (6, 4_usize);
     let bosons = vec![StateRange { start: 0.0, step: 1.0, size: states }];
     let sites = Sites::new(length * length, bosons, &[]).expect("bosons");
@@ -256,11 +262,11 @@ fn bose_hubbard() {
     };
     let form = Matrices::new(&sites, tables, values.len(), true).expect("valid tables");
     let indices = indices(sites.len(), states as u16, &mut StdRng::seed_from_u64(2));
-    steps("bose-hubbard 6x6", &form, &sites, &values, &indices);
+    steps(criterion, "bose-hubbard 6x6", &form, &sites, &values, &indices);
 }
 
 /// Three-site terms on a chain of spins 1, each a dense random matrix.
-fn local_operator() {
+fn local_operator(criterion: &mut Criterion) {
     let (n, dim) = (60, 27_i32);
     let spins = vec![StateRange { start: 2.0, step: -2.0, size: 3 }];
     let sites = Sites::new(n as usize, spins, &[]).expect("spins 1");
@@ -278,11 +284,16 @@ fn local_operator() {
     let values: Vec<f64> = (0..dim * dim).map(|_| rng.random()).collect();
     let form = Matrices::new(&sites, tables, values.len(), true).expect("valid tables");
     let indices = indices(sites.len(), 3, &mut rng);
-    steps("local operator 60", &form, &sites, &values, &indices);
+    steps(criterion, "local operator 60", &form, &sites, &values, &indices);
 }
 
-fn main() {
-    terms();
-    bose_hubbard();
-    local_operator();
+criterion_group! {
+    name = sweeps;
+    // Half a minute for all of them.
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(400))
+        .without_plots();
+    targets = terms, bose_hubbard, local_operator
 }
+criterion_main!(sweeps);
