@@ -69,6 +69,31 @@ np.testing.assert_array_equal(found["host"], np.arange(3))
 """
 )
 
+# Orbax, with which each rank writes and reads its own part.
+ORBAX_SAVE = (
+    TREE
+    + """
+import orbax.checkpoint as ocp
+
+with ocp.StandardCheckpointer() as checkpointer:
+    checkpointer.save(f"{folder}/orbax-{n}", tree)
+"""
+)
+ORBAX_LOAD = (
+    TREE
+    + """
+import orbax.checkpoint as ocp
+
+like = {"x": fd.from_process_local(0 * mine), "c": fd.replicate(0j), "host": np.zeros(3, int)}
+with ocp.StandardCheckpointer() as checkpointer:
+    found = checkpointer.restore(f"{folder}/orbax-{os.environ['SAVED_ON']}", like)
+assert found["x"].sharding == like["x"].sharding
+np.testing.assert_array_equal(fd.gather(found["x"]), rows)
+assert complex(found["c"]) == 1 + 2j
+np.testing.assert_array_equal(found["host"], np.arange(3))
+"""
+)
+
 # Each rank says what it saw; all have to go on afterwards.
 ERRORS = """
 def error(call):
@@ -102,9 +127,9 @@ fd.barrier("end")
 """
 
 
-def finished(script: str, n: int, folder: Path) -> Finished:
-    script = START + script
-    job = run_alone(script, FOLDER=str(folder)) if n == 1 else run_ranks(script, n, timeout=150, FOLDER=str(folder))
+def finished(script: str, n: int, folder: Path, **env: str) -> Finished:
+    script, env = START + script, {"FOLDER": str(folder), **env}
+    job = run_alone(script, **env) if n == 1 else run_ranks(script, n, timeout=150, **env)
     assert job.returncode == 0, job.stdout + job.stderr
     return job
 
@@ -124,6 +149,14 @@ def test_ranks(tmp_path: Path, n: int) -> None:
     assert job.stdout == f"once {n}\n"
     assert (tmp_path / "state").read_bytes() == before
     finished(LOAD, 1, tmp_path)
+
+
+@pytest.mark.mpi
+def test_orbax(tmp_path: Path) -> None:
+    """Without a rank that has the whole: what one rank has saved two load, and the other way round."""
+    finished(ORBAX_SAVE, 1, tmp_path)
+    finished(ORBAX_SAVE + ORBAX_LOAD, 2, tmp_path, SAVED_ON="1")
+    finished(ORBAX_LOAD, 1, tmp_path, SAVED_ON="2")
 
 
 @pytest.mark.quick

@@ -136,7 +136,9 @@ def from_process_local(tree: Any, axis: int = 0) -> Any:
 def save(path: str | os.PathLike[str], tree: Any) -> None:
     """Writes arrays to a file, once, by rank 0. All ranks must call it, and none returns before the file is there.
 
-    The file is written under another name, and renamed when it is complete: nothing is ever half-written.
+    The file is written under another name, and renamed when it is complete: nothing is ever half-written. Rank 0 needs
+    room for the whole tree, the others for one array of it at a time. For arrays that are too large for that there is
+    Orbax, with which each rank writes what it has.
 
     Args:
         path: The file, in a folder that exists. One that is there already is replaced.
@@ -149,11 +151,15 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     import jax
     from flax import serialization
 
-    parts = serialization.to_state_dict(tree)
-    # Numbers stay numbers: a state of NetKet's gets its n_samples back.
-    parts = jax.tree.map(lambda part: gather(part) if isinstance(part, jax.Array) else part, parts)
-    data, error = serialization.msgpack_serialize(parts), None
+    def whole_on_main(part: Any) -> Any:
+        if not isinstance(part, jax.Array):
+            return part  # numbers stay numbers: a state of NetKet's gets its n_samples back
+        whole = gather(part)
+        return whole if is_main() else None
+
+    parts, error = jax.tree.map(whole_on_main, serialization.to_state_dict(tree)), None
     if is_main():
+        data = serialization.msgpack_serialize(parts)
         try:
             write(Path(path), data)
         except OSError as failure:

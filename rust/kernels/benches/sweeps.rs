@@ -130,14 +130,7 @@ fn indices(sites: usize, states: u16, rng: &mut impl Rng) -> Vec<u16> {
     (0..SAMPLES * sites).map(|_| rng.random_range(0..states)).collect()
 }
 
-fn steps<F: Form>(
-    criterion: &mut Criterion,
-    case: &str,
-    form: &F,
-    sites: &Sites,
-    values: &[f64],
-    indices: &[u16],
-) {
+fn steps<F: Form>(criterion: &mut Criterion, case: &str, form: &F, sites: &Sites, values: &[f64], indices: &[u16]) {
     let mut group = criterion.benchmark_group(case);
     group.throughput(Throughput::Elements(SAMPLES as u64));
     let room = form.max_elements();
