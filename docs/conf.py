@@ -64,7 +64,9 @@ smartquotes_action = "D"  # dashes alone: σ' is no quotation
 
 html_theme = "sphinx_book_theme"
 html_title = f"{project} {release}"
-html_theme_options: dict[str, Any] = {"show_toc_level": 2}
+html_theme_options: dict[str, Any] = {"show_toc_level": 2, "navbar_persistent": []}
+html_static_path = ["static"]
+html_css_files = ["pages.css"]
 html_show_sourcelink = False
 html_copy_source = False
 # CI names the site that has these pages beside those of other versions, and their own version: ci/pages.py.

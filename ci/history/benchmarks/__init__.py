@@ -1,0 +1,1 @@
+"""What airspeed velocity measures at each commit."""
