@@ -6,92 +6,19 @@ sums, the import sets the flag of XLA's that prevents it.
 """
 
 import importlib
+from importlib.metadata import version
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
+import lazy_loader
 import wrapt
 
 from ferroket._compat.jaxlib import correct_reductions
 
-if TYPE_CHECKING:
-    from ferroket import (
-        ansatz,
-        distributed,
-        driver,
-        hilbert,
-        linalg,
-        local_energy,
-        models,
-        natural_gradient,
-        operator,
-        optimizer,
-        sampler,
-    )
-    from ferroket.acceleration import disable, enable, explain
-    from ferroket.distributed import initialize, runtime_info
-    from ferroket.operator import accelerate
-    from ferroket.reasons import Reason, ReasonKind
+__version__ = version("ferroket")
 
-# Where each public name lives; a name that equals its module is the module itself.
-_PUBLIC = {
-    "Reason": "ferroket.reasons",
-    "ReasonKind": "ferroket.reasons",
-    "accelerate": "ferroket.operator",
-    "ansatz": "ferroket.ansatz",
-    "disable": "ferroket.acceleration",
-    "distributed": "ferroket.distributed",
-    "driver": "ferroket.driver",
-    "enable": "ferroket.acceleration",
-    "explain": "ferroket.acceleration",
-    "hilbert": "ferroket.hilbert",
-    "initialize": "ferroket.distributed",
-    "linalg": "ferroket.linalg",
-    "local_energy": "ferroket.local_energy",
-    "models": "ferroket.models",
-    "natural_gradient": "ferroket.natural_gradient",
-    "operator": "ferroket.operator",
-    "optimizer": "ferroket.optimizer",
-    "runtime_info": "ferroket.distributed",
-    "sampler": "ferroket.sampler",
-}
-
-__all__ = [
-    "Reason",
-    "ReasonKind",
-    "__version__",
-    "accelerate",
-    "ansatz",
-    "disable",
-    "distributed",
-    "driver",
-    "enable",
-    "explain",
-    "hilbert",
-    "initialize",
-    "linalg",
-    "local_energy",
-    "models",
-    "natural_gradient",
-    "operator",
-    "optimizer",
-    "runtime_info",
-    "sampler",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("ferroket")
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'ferroket' has no attribute {name!r}")
-    module = importlib.import_module(_PUBLIC[name])
-    return module if module.__name__ == f"ferroket.{name}" else getattr(module, name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+# The public names, and where they live, are in __init__.pyi.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ += ["__version__"]
 
 
 def _teach_netket(_: ModuleType) -> None:

@@ -92,7 +92,6 @@ fk.initialize()
     [
         *[(right, False) for right in ("0.7.0", "0.8.1", "0.9.2", "0.10.0", "0.10.1", "0.12.1", "0.13.0", "1.0")],
         *[(wrong, True) for wrong in ("0.10.2", "0.11.0", "0.11.1", "0.11.2", "0.12.0", "0.12.0.1", "0.11.2.dev3")],
-        ("unknown", False),
     ],
 )
 def test_versions(number: str, wrong: bool) -> None:

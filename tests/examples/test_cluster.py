@@ -234,8 +234,9 @@ def test_the_easyconfig_has_what_the_package_needs() -> None:
     assert found["version"] == crates["workspace"]["package"]["version"]
     versions = {name: version for name, version, *_ in found["dependencies"] + found["exts_list"]}
     versions = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in versions.items()}
-    # What NumPy, psutil and rich are part of.
-    bundles = {"numpy": "scipy-bundle", "psutil": "python-bundle-pypi", "rich": "python-bundle-pypi"}
+    # What these are part of.
+    bundles = {"numpy": "scipy-bundle", "packaging": "python"}
+    bundles |= dict.fromkeys(("psutil", "rich"), "python-bundle-pypi")
     for requirement in map(Requirement, project["project"]["dependencies"]):
         if requirement.name in bundles:
             assert bundles[requirement.name] in versions

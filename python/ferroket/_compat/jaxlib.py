@@ -22,6 +22,8 @@ import warnings
 from importlib import metadata
 from pathlib import Path
 
+from packaging.version import Version
+
 from ferroket._compat.jax import is_backend_started
 
 FLAG = "--xla_cpu_experimental_ynn_fusion_type"
@@ -33,8 +35,7 @@ _PRODUCTS_ALONE = f"{FLAG}=individual_dot"
 
 def is_wrong(version: str) -> bool:
     """Whether this version of jaxlib is known to compute wrong numbers, unless YNNPACK computes no reductions."""
-    numbers = re.match(r"\d+(\.\d+)*", version)
-    return numbers is not None and _FIRST_WRONG <= tuple(map(int, numbers[0].split("."))) <= _LAST_WRONG
+    return _FIRST_WRONG <= Version(version).release <= _LAST_WRONG
 
 
 def correct_reductions() -> None:

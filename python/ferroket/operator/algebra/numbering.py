@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ferroket.operator.compiled import local_states
+from ferroket.operator.compiled.local_states import local_states
 
 # So many rows at a time stay in a processor's cache.
 _BLOCK = 1 << 14
