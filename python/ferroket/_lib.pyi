@@ -106,7 +106,7 @@ class Beacon:
     def address(self) -> tuple[int, int] | None:
         """Process and file descriptor, for ``watch_ranks``; None where the system has no such thing."""
     @staticmethod
-    def told() -> None:
+    def reported() -> None:
         """This rank has said why it ends."""
     @staticmethod
     def finished() -> None:

@@ -89,9 +89,9 @@ def test_neighbours_hear_of_each_other_and_leave_nothing(tmp_path: Path, monkeyp
         one.tell("facts", {"a": 1})
         with Neighbours(0) as zero:
             zero.tell("facts", {"a": 0})
-            assert one.told("facts") == {0: {"a": 0}, 1: {"a": 1}}
-            assert (zero.ranks("facts"), zero.told("failures")) == ({0, 1}, {})
-        assert one.told("facts") == {1: {"a": 1}}
+            assert one.received("facts") == {0: {"a": 0}, 1: {"a": 1}}
+            assert (zero.ranks("facts"), zero.received("failures")) == ({0, 1}, {})
+        assert one.received("facts") == {1: {"a": 1}}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -99,7 +99,7 @@ def test_without_a_folder_each_is_on_its_own(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     with Neighbours(0) as zero:
         zero.tell("facts", {})
-        assert zero.told("facts") == {}
+        assert zero.received("facts") == {}
 
 
 # -- the page ----------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ class Case:
     """Of each product: its parts and positions."""
     direct: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
-    """Those whose rows are written down in the end, beside the direct ones."""
+    """Those whose rows are formed in the end, beside the direct ones."""
     integers: bool = False
     """Whether the function wants the samples as they are, int8."""
 

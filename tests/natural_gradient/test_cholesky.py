@@ -424,9 +424,9 @@ def in_one_process() -> dict[str, np.ndarray]:
     assert not re.search(rf"\[({SAMPLES}|{SAMPLES // 4}),(1,)?{SAMPLES}[,\]]", compiled)
     log_psi, _, parameters, state, samples = arguments(MODELS["real"])
     of_sample = memory.log_derivatives_of_sample(log_psi, parameters, state, samples[:1], "real")
-    sizes = [memory.bytes_of_kernel(of_sample, SAMPLES, is_written) for is_written in (False, True)]
+    sizes = [memory.bytes_of_kernel(of_sample, SAMPLES, is_formed) for is_formed in (False, True)]
     assert sizes == [2 * SAMPLES**2, 6 * SAMPLES**2]  # a fourth of the matrix, and two copies of it
-    words = [systems.in_words(solver, side) for solver, side in WORDS]
+    words = [systems.text_of_solver(solver, side) for solver, side in WORDS]
     return {**found, **solutions(), "words": np.array(json.dumps(words))}
 
 

@@ -94,7 +94,7 @@ def test_rbm() -> None:
     assert visible.flops == 4 * (24 * 24 + 2 * 24) * 6
     assert str(found) == "\n".join(
         [
-            "factors: no Jacobian; one complex Hermitian system of 24 unknowns, which isn't written",
+            "factors: no Jacobian; one complex Hermitian system of 24 unknowns, which isn't formed",
             "  Dense/bias (12): factors; it is one more row of Dense/kernel",
             "  Dense/kernel (6×12): factors, 4.84e-05 GFLOP, 0.00568 MiB; "
             "a product with 6 inputs and 12 outputs at one position",
@@ -110,16 +110,16 @@ def test_rbm() -> None:
 
 def test_why_the_matrix_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     of_pairs = explained(nk.models.Jastrow(param_dtype=float), use_ntk=True)
-    assert of_pairs.kernel.endswith(" unknowns, which is written")
-    assert of_pairs.reasons == ["the matrix is written: rows of pairs of sites are a part of it"]
+    assert of_pairs.kernel.endswith(" unknowns, which is formed")
+    assert of_pairs.reasons == ["the matrix is formed: rows of pairs of sites are a part of it"]
     assert [reason.kind for reason in of_pairs.reasons] == [fk.ReasonKind.NO_FACTORS]
     rbm = nk.models.RBM(alpha=2, param_dtype=float)
     of_solver = explained(rbm, use_ntk=True, linear_solver=nk.optimizer.solver.pinv_smooth)
-    assert of_solver.reasons == ["the matrix is written: the solver asks for it"]
+    assert of_solver.reasons == ["the matrix is formed: the solver asks for it"]
     assert [reason.kind for reason in of_solver.reasons] == [fk.ReasonKind.SOLVER]
     monkeypatch.setattr(gram, "MEMORY", 1000)  # of 24 samples with 6 numbers each, of 64 bits
     of_memory = explained(rbm, use_ntk=True).reasons
-    assert of_memory == ["the matrix is written: rows of factors would take 0.0011 MiB beside it, more than 0.000954"]
+    assert of_memory == ["the matrix is formed: rows of factors would take 0.0011 MiB beside it, more than 0.000954"]
     assert [reason.kind for reason in of_memory] == [fk.ReasonKind.MEMORY]
 
 

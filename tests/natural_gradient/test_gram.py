@@ -1,4 +1,4 @@
-"""Gram matrices of random log-derivatives: in Rust and by XLA, against rows that are written down."""
+"""Gram matrices of random log-derivatives: in Rust and by XLA, against rows that are formed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -134,7 +134,7 @@ def test_what_is_no_system_in_rust(monkeypatch: pytest.MonkeyPatch) -> None:
         patched.setattr(
             gram, "MEMORY", 8 * N_SAMPLES * 6 - 1
         )  # one byte less than the rows of two by three inputs and outputs
-        reason = gram.written_reason(derivatives, N_SAMPLES)
+        reason = gram.reason_to_form(derivatives, N_SAMPLES)
         assert reason is not None
         assert reason.startswith("rows of factors would take")
     assert np.isnan(gram.solve_gram(derivatives, derivatives, right, jnp.array(-1e4))).all()

@@ -102,7 +102,7 @@ found["kernel"] = 8 * len(samples) ** 2
 
 
 def test_an_update_writes_no_kernel() -> None:
-    """Half of it, and copies of what is factored; written, it would be there beside its half."""
+    """Half of it, and copies of what is factored; formed, it would be there beside its half."""
     found = peaks(KERNEL)
     print({name: f"{size / 2**20:.0f} MiB" for name, size in found.items()})
     assert 0.4 * found["kernel"] < found["update"] < 1.2 * found["kernel"]
@@ -125,7 +125,7 @@ def test_peak_is_that_of_a_chunk() -> None:
 
 
 def test_the_matrix_needs_no_jacobian() -> None:
-    """Of 450 MiB: the factors of a dense layer take 40 MiB, and rows are written down in parts."""
+    """Of 450 MiB: the factors of a dense layer take 40 MiB, and rows are formed in parts."""
     found = peaks(MATRIX)
     print({name: f"{size / 2**20:.0f} MiB" for name, size in found.items()})
     assert found["Jacobian"] > 400 << 20

@@ -140,7 +140,7 @@ def test_projection(kind: str, name: str) -> None:
 @pytest.mark.skipif(not hasattr(nk.optimizer.solver, "cholesky_with_fallback"), reason="NetKet 3.20 has no fallback")
 @pytest.mark.parametrize("name", ["real", "holomorphic", "two networks"])
 def test_fallback(name: str) -> None:
-    """Where the kernel isn't positive definite: it is written for the pseudo-inverse, and only then."""
+    """Where the kernel isn't positive definite: it is formed for the pseudo-inverse, and only then."""
     args, mode = arguments(KINDS[name]), "real" if name == "real" else "complex"
     settings: Any = {"solver_fn": nk.optimizer.solver.cholesky_with_fallback, "mode": mode}
     for diag_shift in (1e-3, -0.05):

@@ -147,7 +147,7 @@ def abort_job(code: int, cause: str) -> NoReturn:
     if _job is not None and _job.process == os.getpid():
         with contextlib.suppress(Exception):
             print(f"ferroket: {_job.who}: {cause}, so the whole job is aborted", file=sys.stderr, flush=True)
-        _lib.Beacon.told()
+        _lib.Beacon.reported()
         time.sleep(_FORWARDING)
         _job.group.abort(code)
     os._exit(code)

@@ -104,7 +104,7 @@ gram_tiles_p = make_primitive("gram_tiles", _types_of_gram, target="ferroket_gra
 def solve_gram(
     terms: Sequence[tuple[str, Sequence[jax.Array]]], right: jax.Array, shift: float | jax.Array
 ) -> jax.Array:
-    """Solves ``(P G P + shift) x = P right`` on one device, for a Gram matrix G that is never written.
+    """Solves ``(P G P + shift) x = P right`` on one device, for a Gram matrix G that is never formed.
 
     P subtracts the mean over the samples, of each component by itself.
 

@@ -113,7 +113,7 @@ def start_shared_gram(
     shift: Any,
     side: int,
 ) -> Sequence[jax.Array]:
-    """The same of a Gram matrix with a number on its diagonal, which isn't written.
+    """The same of a Gram matrix with a number on its diagonal, which isn't formed.
 
     Args:
         system: its shapes.

@@ -18,7 +18,7 @@ from ferroket.natural_gradient.ntk import adjoint_dot, sharded
 from ferroket.natural_gradient.tiles import length_in_rust
 
 PART = 1 << 25
-"""How many bytes the rows that are written down at once may take: enough samples for fast products."""
+"""How many bytes the rows that are formed at once may take: enough samples for fast products."""
 
 
 def layout_of(rows: Derivatives, mode: str) -> str:
@@ -45,7 +45,7 @@ def weighted_sum(rows: Derivatives, weights: jax.Array, layout: str) -> jax.Arra
 def dense_tensor(rows: Derivatives, mass: jax.Array, layout: str) -> jax.Array:
     """``S = Σ_s m_s (O_s − ⟨O⟩)† (O_s − ⟨O⟩)``, of which every device has the whole.
 
-    The rows of a part of a device's samples are written down at once.
+    The rows of a part of a device's samples are formed at once.
 
     Args:
         rows: Of all samples, sharded.

@@ -22,7 +22,7 @@ from ferroket.natural_gradient.log_derivatives import (
     samples_at_once,
 )
 from ferroket.natural_gradient.qgt import quantum_geometric_tensor
-from ferroket.natural_gradient.solve import in_words, splits_reason, why_written
+from ferroket.natural_gradient.solve import reason_to_form_kernel, splits_reason, text_of_solver
 from ferroket.natural_gradient.structure import Network, read
 from ferroket.network import Plan
 from ferroket.reasons import Reason, ReasonKind
@@ -98,9 +98,9 @@ def explain(driver: Any) -> Plan:
         text = f"the network is holomorphic, but {splits}: the matrix is real and has twice the rows"
         reasons.insert(0, Reason(text, splits.kind))
     made = f"no Jacobian; {matrix}" if driver.use_ntk else f"no Jacobian, but rows of some samples at once; {matrix}"
-    written = why_written(of_sample, n_samples, solver)
+    formed = reason_to_form_kernel(of_sample, n_samples, solver)
     bytes_of_matrix = (
-        memory.bytes_of_kernel(of_sample, n_samples, written is not None)
+        memory.bytes_of_kernel(of_sample, n_samples, formed is not None)
         if driver.use_ntk
         else memory.bytes_of_tensor(of_sample)
     )
@@ -122,9 +122,9 @@ def explain(driver: Any) -> Plan:
         text = f"the matrix alone takes more than {limit}: fewer samples or more ranks make it smaller"
         reasons.append(Reason(text, ReasonKind.MEMORY))
     if driver.use_ntk and jax.default_backend() == "cpu":
-        made += ", which isn't written" if written is None and at_once is None else ", which is written"
-        if written is not None and at_once is None:  # else memory is why
-            reasons.append(written.after("the matrix is written: "))
+        made += ", which isn't formed" if formed is None and at_once is None else ", which is formed"
+        if formed is not None and at_once is None:  # else memory is why
+            reasons.append(formed.after("the matrix is formed: "))
     of_device = -(-n_samples // jax.device_count())
     derivatives, by_xla = _derivatives(of_sample.network, mode)
     return replace(
@@ -135,7 +135,7 @@ def explain(driver: Any) -> Plan:
         chunk_size=samples_at_once(of_sample.network, of_device, driver.chunk_size_bwd) if by_xla else None,
         layers=layers,
         matrix=matrix,
-        solver=in_words(solver, side),
+        solver=text_of_solver(solver, side),
         memory=of_rows,
         memory_of_matrix=bytes_of_matrix,
     )
@@ -197,7 +197,7 @@ def _gibibytes(n_bytes: int) -> str:
 def layers_of(of_sample: LogDerivatives, n_samples: int, n_components: int, n_unknowns: int | None) -> list[Layer]:
     """What is known of each parameter, by the shapes of a sample's log-derivatives, and what it costs.
 
-    `n_unknowns` are those of a matrix of all parameters, for which rows are written down, and None for one of samples.
+    `n_unknowns` are those of a matrix of all parameters, for which rows are formed, and None for one of samples.
     """
     network, n_rows = of_sample.network, n_samples * n_components
     names = [

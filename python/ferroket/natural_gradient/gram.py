@@ -143,8 +143,8 @@ def _rows_in_rust(some: jax.Array, others: jax.Array) -> tuple[str, Any]:
     return "rows", (some, others, others.mean(axis=0))
 
 
-def written_reason(rows: LogDerivatives, n_samples: int) -> Reason | None:
-    """Why the Gram matrix of so many samples is written on CPUs, as the end of a sentence; None if it isn't.
+def reason_to_form(rows: LogDerivatives, n_samples: int) -> Reason | None:
+    """Why the Gram matrix of so many samples is formed on CPUs, as the end of a sentence; None if it isn't.
 
     Args:
         rows: Of any of the samples, or their shapes.
@@ -161,9 +161,9 @@ def written_reason(rows: LogDerivatives, n_samples: int) -> Reason | None:
 
 
 def solve_gram(rows: LogDerivatives, columns: LogDerivatives, right: jax.Array, shift: jax.Array) -> jax.Array:
-    """Solves ``(P G P + shift) x = P right`` for the Gram matrix G of all samples on CPUs, which isn't written.
+    """Solves ``(P G P + shift) x = P right`` for the Gram matrix G of all samples on CPUs, which isn't formed.
 
-    For those of which :func:`written_reason` knows no reason to write it.
+    For those of which :func:`reason_to_form` knows no reason to form it.
 
     Args:
         rows: Of the n samples of a device, one of R. See :func:`~ferroket._compat.sharding.on_each_device`.
@@ -238,11 +238,11 @@ class Cost:
     by_factors: int
     """B·P²·(I + C²·(O + 2)) for each sample."""
     by_rows: int
-    """C²·B·I·O for each sample, and 2·P·C·B·I·O to write the row down."""
+    """C²·B·I·O for each sample, and 2·P·C·B·I·O to form the row."""
 
     @property
     def prefers_rows(self) -> bool:
-        """Whether rows that are written down take clearly fewer operations than their factors."""
+        """Whether rows that are formed take clearly fewer operations than their factors."""
         return 1.25 * self.by_rows < self.by_factors
 
 
@@ -320,7 +320,7 @@ def _products(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array | None]:
 
 
 def _blocks(rows: Factors, columns: Factors) -> Iterator[tuple[jax.Array, jax.Array]]:
-    """Rows that are written down, a part of their elements after the other."""
+    """Rows that are formed, a part of their elements after the other."""
     n_outputs = columns.delta.shape[4]
     n_blocks = min(-(-_bytes_of_rows(columns) // MEMORY), n_outputs)
     ends = [n_outputs * block // n_blocks for block in range(n_blocks + 1)]

@@ -55,24 +55,24 @@ def bytes_of_device(of_sample: Any, n_samples: int) -> int:
     return -(-n_samples // jax.device_count()) * bytes_of(of_sample)
 
 
-def bytes_of_kernel(of_sample: LogDerivatives, n_samples: int, is_written: bool) -> int:
+def bytes_of_kernel(of_sample: LogDerivatives, n_samples: int, is_formed: bool) -> int:
     """What a device holds of the neural tangent kernel of so many samples, and for its solution.
 
-    On one CPU it is half of it, or, where it is written, that and the whole of it. Several devices share it: each has
-    its rows, and where it is written also what the others send of the other triangle, and a copy that is factored.
+    On one CPU it is half of it, or, where it is formed, that and the whole of it. Several devices share it: each has
+    its rows, and where it is formed also what the others send of the other triangle, and a copy that is factored.
 
     Args:
         of_sample: The log-derivatives of a sample, or their shapes.
         n_samples: Those of all devices.
-        is_written: Whether CPUs write it.
+        is_formed: Whether CPUs form it.
     """
     n_components = 1 if of_sample.is_holomorphic else of_sample.n_components
     numbers = (n_samples * n_components) ** 2 * (1 + of_sample.is_holomorphic)
     whole = numbers * int(jnp.finfo(of_sample.network.dtype).dtype.itemsize)
-    is_written |= jax.default_backend() != "cpu"
+    is_formed |= jax.default_backend() != "cpu"
     if (n_devices := jax.device_count()) > 1:
-        return (3 if is_written else 1) * whole // n_devices
-    return 3 * whole // 2 if is_written else whole // 2
+        return (3 if is_formed else 1) * whole // n_devices
+    return 3 * whole // 2 if is_formed else whole // 2
 
 
 def bytes_of_tensor(of_sample: LogDerivatives) -> int:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ferroket._compat.sharding import on_each_device
 from ferroket.natural_gradient.cholesky import solve_positive
-from ferroket.natural_gradient.gram import dtype_of, gram, solve_gram, written_reason
+from ferroket.natural_gradient.gram import dtype_of, gram, reason_to_form, solve_gram
 from ferroket.natural_gradient.in_chunks import Derivatives, DerivativesInChunks
 from ferroket.natural_gradient.log_derivatives import LogDerivatives, components, log_derivatives
 from ferroket.natural_gradient.memory import chunk_of, log_derivatives_of_sample
@@ -93,7 +93,7 @@ def ntk(rows: Derivatives) -> jax.Array:
 @partial(jax.tree_util.register_dataclass, data_fields=["rows", "diag_shift", "proj_reg"], meta_fields=[])
 @dataclass(frozen=True)
 class ShiftedKernel:
-    """The neural tangent kernel with what regularises it: a linear operator, written if someone asks for it."""
+    """The neural tangent kernel with what regularises it: a linear operator, formed if someone asks for it."""
 
     rows: Derivatives
     diag_shift: Any
@@ -111,7 +111,7 @@ class ShiftedKernel:
     def solve(self, right: jax.Array) -> jax.Array:
         """What it is multiplied with to get ``right (N,)``, without a part of it that changes no update.
 
-        On CPUs it isn't written then, unless :func:`~ferroket.natural_gradient.gram.written_reason` says why. What it
+        On CPUs it isn't formed then, unless :func:`~ferroket.natural_gradient.gram.reason_to_form` says why. What it
         doesn't return is the mean over the samples, which centred log-derivatives have no use for.
 
         Returns:
@@ -129,7 +129,7 @@ class ShiftedKernel:
     def _in_rust(self, right: jax.Array) -> jax.Array:
         assert isinstance(self.rows, LogDerivatives)
         n_samples = self.rows.n_samples
-        if written_reason(self.rows, n_samples) is not None:
+        if reason_to_form(self.rows, n_samples) is not None:
             return self._dense(right)
         # (P G P / Ns + λ) x = b. What is added to all elements changes the mean alone.
         solve = on_each_device(solve_gram, (True, False, False, False))

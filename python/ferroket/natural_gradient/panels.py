@@ -1,6 +1,6 @@
 """Positive definite systems that several CPUs share, panel by panel: as :mod:`~ferroket.natural_gradient.cholesky`.
 
-What is between two messages is a call of Rust, on the device's rows of L where they are. A Gram matrix isn't written:
+What is between two messages is a call of Rust, on the device's rows of L where they are. A Gram matrix isn't formed:
 each device sums up its rows in the order in which they are factored, and only those elements that are read.
 """
 

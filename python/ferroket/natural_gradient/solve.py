@@ -8,7 +8,7 @@ import jax
 import netket as nk
 
 from ferroket.natural_gradient import solvers
-from ferroket.natural_gradient.gram import written_reason
+from ferroket.natural_gradient.gram import reason_to_form
 from ferroket.natural_gradient.log_derivatives import LogDerivatives
 from ferroket.natural_gradient.ntk import ShiftedKernel
 from ferroket.reasons import Reason, ReasonKind
@@ -80,8 +80,8 @@ def takes_kernel(solver: Solver, side: int) -> bool:
     return replaced(solver, side) is not solver or _is_among([solvers.cholesky], solver)
 
 
-def why_written(of_sample: LogDerivatives, n_samples: int, solver: Solver) -> Reason | None:
-    """Why CPUs write the kernel of so many samples, as the end of a sentence; None if it doesn't.
+def reason_to_form_kernel(of_sample: LogDerivatives, n_samples: int, solver: Solver) -> Reason | None:
+    """Why CPUs form the kernel of so many samples, as the end of a sentence; None if it doesn't.
 
     Args:
         of_sample: The log-derivatives of a sample, or their shapes.
@@ -90,10 +90,10 @@ def why_written(of_sample: LogDerivatives, n_samples: int, solver: Solver) -> Re
     """
     if not takes_kernel(solver, n_samples * of_sample.n_components):
         return Reason("the solver asks for it", ReasonKind.SOLVER)
-    return written_reason(of_sample, n_samples)
+    return reason_to_form(of_sample, n_samples)
 
 
-def in_words(solver: Solver, side: int) -> str:
+def text_of_solver(solver: Solver, side: int) -> str:
     """Which solver a system has, and how the devices share it.
 
     Args:
@@ -121,7 +121,7 @@ def solve(
 
     Args:
         solver: Takes a matrix and a vector, and gives the solution, alone or with what it tells. See :func:`replaced`.
-        matrix: Positive definite. A kernel isn't written for a solver of ours, and x then has no mean over the samples.
+        matrix: Positive definite. A kernel isn't formed for a solver of ours, and x then has no mean over the samples.
         right: The right-hand side.
         dv: The centred local energies, for solvers that have an argument of this name.
 

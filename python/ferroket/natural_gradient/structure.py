@@ -2,7 +2,7 @@
 
 Where a parameter W meets a sample in a product y = x W, the derivative of ln ψ(σ_s) by W is the outer product
 x_s ⊗ δ_s, with δ = ∂ ln ψ/∂y. So a *tap*, a zero, is added to each such y; the derivatives by all taps are the δ, and
-no derivative by W is ever written down. This module finds these products: in ``dot_general`` and
+no derivative by W is ever formed. This module finds these products: in ``dot_general`` and
 ``conv_general_dilated``, behind transposes, reshapes and casts of W and products with constants, and inside of
 ``pjit``, ``remat`` and ``scan``. Determinants of orbitals are such products, too, since to first order ln det A is
 tr A⁻¹ A. A parameter that is used in any other way is differentiated as it is, sample by sample.

@@ -14,7 +14,7 @@ from ferroket.natural_gradient.in_chunks import Derivatives
 from ferroket.natural_gradient.log_derivatives import LogDerivatives
 from ferroket.natural_gradient.memory import bytes_of_kernel, bytes_of_tensor
 from ferroket.natural_gradient.ntk import ShiftedKernel, adjoint_dot, dot, log_derivatives_of, shifted
-from ferroket.natural_gradient.solve import solve, splits_reason, why_written
+from ferroket.natural_gradient.solve import reason_to_form_kernel, solve, splits_reason
 
 Solver = Callable[..., Any]
 
@@ -67,7 +67,7 @@ def update_by_ntk(
     n_samples = len(samples)
 
     def bytes_of_matrix(of_sample: LogDerivatives) -> int:
-        return bytes_of_kernel(of_sample, n_samples, why_written(of_sample, n_samples, solver_fn) is not None)
+        return bytes_of_kernel(of_sample, n_samples, reason_to_form_kernel(of_sample, n_samples, solver_fn) is not None)
 
     rows = log_derivatives_of(log_psi, parameters, model_state, samples, **settings, bytes_of_matrix=bytes_of_matrix)
     local_energies = local_energies.reshape(-1)

@@ -169,7 +169,7 @@ def leaves_constraint(rule: Any, hilbert: Any) -> str | None:
         return None
     if type(rule) is LocalRule:
         return (
-            f"MetropolisLocal changes one site, but {hilbert!r} fixes {_in_words(conserved[0])}, so that it would "
+            f"MetropolisLocal changes one site, but {hilbert!r} fixes {_text_of(conserved[0])}, so that it would "
             "leave the space: take MetropolisExchange or MetropolisHamiltonian, or a space without the constraint"
         )
     if type(rule) in (ExchangeRule, FermionHopRule) and not isinstance(rule.clusters, jax.core.Tracer):
@@ -177,7 +177,7 @@ def leaves_constraint(rule: Any, hilbert: Any) -> str | None:
         if crossing is not None:
             pair, charge = crossing
             return (
-                f"the cluster {pair} is exchanged, but {hilbert!r} fixes {_in_words(charge)}, so that this would leave "
+                f"the cluster {pair} is exchanged, but {hilbert!r} fixes {_text_of(charge)}, so that this would leave "
                 "the space: take clusters within the sites whose sum is fixed"
             )
     return None
@@ -221,5 +221,5 @@ def _crossing(
     return None
 
 
-def _in_words(charge: ConservedCharge) -> str:
+def _text_of(charge: ConservedCharge) -> str:
     return f"the sum of the sites {charge.sites[0]} to {charge.sites[-1]} to {charge.value:g}"

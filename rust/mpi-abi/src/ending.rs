@@ -5,17 +5,17 @@ use std::io::Write;
 use std::sync::OnceLock;
 
 /// Called when this process says why it ends.
-static TOLD: OnceLock<fn()> = OnceLock::new();
+static REPORTED: OnceLock<fn()> = OnceLock::new();
 
-/// Has `told` called when this process says why it ends; only the first one counts.
-pub fn when_told(told: fn()) {
-    let _ = TOLD.set(told);
+/// Has `reported` called when this process says why it ends; only the first one counts.
+pub fn when_reported(reported: fn()) {
+    let _ = REPORTED.set(reported);
 }
 
 /// Says on stderr why this process ends.
 pub fn tell(message: &str) {
-    if let Some(told) = TOLD.get() {
-        told();
+    if let Some(reported) = REPORTED.get() {
+        reported();
     }
     // Nothing is left to do where even stderr is gone.
     let _ = writeln!(std::io::stderr(), "{message}");

@@ -60,7 +60,7 @@ def examine(*, as_json: bool = False, file: Path | None = None, own_trial: bool 
             neighbours = stack.enter_context(Neighbours(facts.rank))
             neighbours.tell("facts", asdict(facts))
             outcome = trial.as_rank(facts, neighbours)
-            node = [Facts(**other) for other in neighbours.told("facts").values()] or node
+            node = [Facts(**other) for other in neighbours.received("facts").values()] or node
         elif own_trial and not facts.is_orphan and (is_gloo(facts) or (library and library.mpirun)):
             outcome = trial.own_job(facts)
         examination = Examination(

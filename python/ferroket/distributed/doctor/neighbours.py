@@ -59,7 +59,7 @@ class Neighbours:
         """The ranks that have told something."""
         return {int(file.stem) for file in self._files(f"*.{what}")}
 
-    def told(self, what: str) -> dict[int, Any]:
+    def received(self, what: str) -> dict[int, Any]:
         """What ranks of this node, this one among them, have told so far."""
         result = {}
         for file in self._files(f"*.{what}"):

@@ -100,7 +100,7 @@ def as_rank(facts: Facts, neighbours: Neighbours) -> Outcome:
     def is_hopeless() -> bool:
         """Another rank failed, and this one didn't in the time that it had to: it waits for the other."""
         nonlocal failed_since
-        if failed_since is None and any(neighbours.told("failures").values()):
+        if failed_since is None and any(neighbours.received("failures").values()):
             failed_since = time.monotonic()
         return failed_since is not None and time.monotonic() - failed_since > _COMPANY
 
@@ -113,8 +113,8 @@ def as_rank(facts: Facts, neighbours: Neighbours) -> Outcome:
     # Those that fail too may not have come as far as to show themselves.
     known = facts.size if outcome.failures else len(neighbours.ranks("facts"))
     wait(lambda: len(neighbours.ranks("failures")) >= known, _COMPANY)
-    told = [Failure(**failure) for failures in neighbours.told("failures").values() for failure in failures]
-    return replace(outcome, failures=_merge(told or outcome.failures))
+    reported = [Failure(**failure) for failures in neighbours.received("failures").values() for failure in failures]
+    return replace(outcome, failures=_merge(reported or outcome.failures))
 
 
 def own_job(facts: Facts) -> Outcome:
@@ -177,7 +177,7 @@ def _watch(
     relay: bool,
     command: str = "",
 ) -> Outcome:
-    """Waits for the end of a worker, or of a job of workers, and sums up what they told."""
+    """Waits for the end of a worker, or of a job of workers, and sums up what they reported."""
     listener = _Listener()
     assert process.stdout
     assert process.stderr

@@ -91,7 +91,7 @@ def main() -> None:
             _tell(reductions=[asdict(computation) for computation in compared])
     except BaseException as error:
         _tell(rank=facts.rank, error=f"{type(error).__name__}: {error}")
-        _lib.Beacon.told()
+        _lib.Beacon.reported()
         os._exit(1)  # the other ranks may wait in a collective, and an orderly end would wait for them
     _tell(stage="the end of MPI and JAX")
 

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 #[repr(u8)]
 pub(crate) enum State {
     /// It has said itself why it ends.
-    Told = 1,
+    Reported = 1,
     /// It has done its work, as all have.
     Finished = 2,
     /// A library ends it by `abort`. That may be so since another rank has ended: JAX's client does it if rank 0 is gone.
@@ -76,14 +76,14 @@ pub(crate) struct Beacon {
 impl Beacon {
     #[new]
     fn new() -> PyResult<Self> {
-        ferroket_mpi_abi::ending::when_told(Self::told);
+        ferroket_mpi_abi::ending::when_reported(Self::reported);
         light().map(|address| Self { address }).map_err(|error| PyOSError::new_err(error.to_string()))
     }
 
     /// This rank has said why it ends.
     #[staticmethod]
-    fn told() {
-        mark(State::Told);
+    fn reported() {
+        mark(State::Reported);
     }
 
     /// This rank has done its work, as all have.

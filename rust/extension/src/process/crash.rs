@@ -52,7 +52,7 @@ extern "C" fn handle(signal: c_int) {
     });
     // JAX aborts a rank when it has lost rank 0. Those who watch both know which came first.
     let is_left_to_watchers = beacon::ARE_WATCHED && signal == libc::SIGABRT;
-    let state = if is_left_to_watchers { State::Aborts } else { State::Told };
+    let state = if is_left_to_watchers { State::Aborts } else { State::Reported };
     // A process that this rank has forked is no rank.
     if let Some(message) = message
         && beacon::mark(state)

@@ -196,7 +196,7 @@ mod imp {
                 Ok(1) => [State::Finished, State::Aborts]
                     .into_iter()
                     .find(|state| byte[0] == *state as u8)
-                    .or(Some(State::Told)),
+                    .or(Some(State::Reported)),
                 Ok(_) => {
                     self.beacon = None;
                     None
@@ -251,7 +251,7 @@ mod imp {
         relay: Relay,
         oom_kills: Option<u64>,
         /// Why the job ends has been said, by a rank or a watcher.
-        has_told: bool,
+        has_reported: bool,
         /// Since when it ends, and whether the launcher has had its turn.
         ending: Option<Instant>,
         has_killed: bool,
@@ -285,7 +285,7 @@ mod imp {
         for descriptor in relay.descriptors() {
             let _ = add(&events, &descriptor, Event::Other(descriptor.as_raw_fd())); // else it is never heard
         }
-        let job = Watch { ranks, relay, oom_kills, has_told: false, ending: None, has_killed: false, cause: None };
+        let job = Watch { ranks, relay, oom_kills, has_reported: false, ending: None, has_killed: false, cause: None };
         job.run(&events);
         children::end(&descendants, &pids);
     }
@@ -304,7 +304,7 @@ mod imp {
                         let rank = &mut self.ranks[number as usize];
                         match rank.says() {
                             Some(State::Finished) => rank.is_finished = true,
-                            Some(State::Told) => self.told(),
+                            Some(State::Reported) => self.reported(),
                             Some(State::Aborts) => {
                                 self.lose(number as usize, AFTER_ITS_CAUSE, |rank, _| announcement(&rank.name, ABORT));
                             }
@@ -346,7 +346,7 @@ mod imp {
             if let Some(cause) = self.cause.take_if(|cause| cause.until <= now) {
                 // Nothing is left to do where even stderr is gone.
                 let _ = io::stderr().write_all(format!("{}\n", cause.message).as_bytes());
-                self.told();
+                self.reported();
             }
             if !self.has_killed && self.ending.is_some_and(|since| since.elapsed() >= LAUNCHERS_TURN) {
                 self.has_killed = true;
@@ -355,20 +355,20 @@ mod imp {
         }
 
         /// Why the job ends has been said here.
-        fn told(&mut self) {
-            self.has_told = true;
+        fn reported(&mut self) {
+            self.has_reported = true;
             self.cause = None;
-            self.relay.tell(&News::Told);
+            self.relay.tell(&News::Reported);
         }
 
-        /// A rank of this node has ended. The first one that is lost is the cause, unless one has told another: a launcher
+        /// A rank of this node has ended. The first one that is lost is the cause, unless one has reported another: a launcher
         /// that ends a job may begin with any rank.
         fn lose(&mut self, number: usize, later: Duration, describe: impl Fn(&Rank, Option<u64>) -> String) {
             let rank = &mut self.ranks[number];
             if rank.is_finished || std::mem::replace(&mut rank.is_lost, true) {
                 return;
             }
-            if !self.has_told && self.ending.is_none() {
+            if !self.has_reported && self.ending.is_none() {
                 let message = describe(rank, self.oom_kills);
                 let at = (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + later).as_millis() as u64;
                 self.suspect(at, message, Some(later));
@@ -397,9 +397,11 @@ mod imp {
         /// Another watcher has said something.
         fn hear(&mut self, news: News) {
             match news {
-                News::Told if self.relay.is_center() => self.told(), // the others, too
-                News::Told => (self.has_told, self.cause) = (true, None),
-                News::Lost(at, message) if self.relay.is_center() && !self.has_told => self.suspect(at, message, None),
+                News::Reported if self.relay.is_center() => self.reported(), // the others, too
+                News::Reported => (self.has_reported, self.cause) = (true, None),
+                News::Lost(at, message) if self.relay.is_center() && !self.has_reported => {
+                    self.suspect(at, message, None)
+                }
                 News::Lost(..) => {}
             }
             self.ending.get_or_insert_with(Instant::now);

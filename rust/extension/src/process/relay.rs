@@ -15,7 +15,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum News {
     /// Somewhere it has been said why the job ends.
-    Told,
+    Reported,
     /// A rank was lost: at which time, in milliseconds since 1970, and what is to be said of it.
     Lost(u64, String),
 }
@@ -23,14 +23,14 @@ pub(super) enum News {
 impl News {
     fn line(&self) -> String {
         match self {
-            Self::Told => "told\n".into(),
+            Self::Reported => "reported\n".into(),
             Self::Lost(at, message) => format!("lost {at} {message}\n"),
         }
     }
 
     fn parse(line: &str) -> Option<Self> {
-        if line == "told" {
-            return Some(Self::Told);
+        if line == "reported" {
+            return Some(Self::Reported);
         }
         let (at, message) = line.strip_prefix("lost ")?.split_once(' ')?;
         Some(Self::Lost(at.parse().ok()?, message.chars().filter(|letter| !letter.is_control()).collect()))
