@@ -14,7 +14,7 @@ endif
 
 PYTHON ?= python3
 # A later Python than the lowest, on which pip installs a later JAX.
-LATER_PYTHON ?= $(shell ci/find-python 3.13 3.12)
+LATER_PYTHON ?= $(shell ci/find-python 3.14 3.13 3.12)
 # The MPI libraries to test. `mpich` comes with the package's extra, and with it `mpich-abi`, a library of the MPI-5
 # standard ABI. Others from the Python package index get a prefix of their own each; `-4` is the newest of series 4.
 # `debian-` are the distribution's packages. Intel publishes its library for Linux on x86-64 alone.
@@ -206,7 +206,7 @@ test-lowest-mpi: $(LOWEST)/.package
 test-later: test-later-alone test-later-mpi ## The same tests on a later Python, with the newest JAX (.venv-later)
 ifeq ($(LATER_PYTHON),)
 test-later-alone test-later-mpi:
-	@echo "The newest JAX is not tested: there is no Python 3.13 or 3.12 (LATER_PYTHON=...)"
+	@echo "The newest JAX is not tested: there is no Python 3.14, 3.13 or 3.12 (LATER_PYTHON=...)"
 else
 test-later-alone: $(LATER)/.package
 	@echo "== test-later-alone"
