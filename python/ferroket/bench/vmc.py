@@ -63,7 +63,7 @@ class Steps(Report):
                 axes.text(place + side, bottom + 0.02, above, ha="center", va="bottom", fontsize=8)
         names = [self.rows[first].case.removesuffix(", 1 rank").replace(", ", "\n", 1) for first in steps]
         axes.set_xticks(range(len(steps)), names, fontsize=8)
-        axes.set_ylim(0, 1.15)
+        axes.margins(y=0.15)
         axes.set_ylabel("a step: NetKet (left), Ferroket")
         axes.spines[["top", "right"]].set_visible(False)
 
