@@ -400,7 +400,7 @@ mod imp {
                 News::Reported if self.relay.is_center() => self.reported(), // the others, too
                 News::Reported => (self.has_reported, self.cause) = (true, None),
                 News::Lost(at, message) if self.relay.is_center() && !self.has_reported => {
-                    self.suspect(at, message, None)
+                    self.suspect(at, message, None);
                 }
                 News::Lost(..) => {}
             }
