@@ -260,9 +260,8 @@ def test_results_are_recognised(page: str, at_least: int) -> None:
 
 def test_every_example_is_on_the_page() -> None:
     folder = ROOT / "examples"
-    there = {
-        str(file.relative_to(folder)) for file in folder.rglob("*.*") if file.suffix in (".py", ".sh", ".yaml", ".def")
-    }
+    kinds = (".py", ".sh", ".yaml", ".def", ".eb")
+    there = {str(file.relative_to(folder)) for file in folder.rglob("*.*") if file.suffix in kinds}
     assert set(re.findall(r"\(\.\./examples/(\S+)\)", EXAMPLES.read_text())) == there
     # And what the tables of the guides' sections name exists.
     named = set(re.findall(r"`([\w-]+\.(?:py|sh|yaml|def))`", EXAMPLES.read_text()))

@@ -170,7 +170,7 @@ def test_notes_are_below_the_table():
 
 def test_many_steps_are_drawn_in_lines(tmp_path):
     step = [Row(case, {vmc.OURS: 1.0, vmc.NETKET: 2.0}) for case in ("a, 1 rank", *vmc.PARTS, vmc.ALONE)]
-    for name, steps in (("line", 8), ("lines", 9)):
+    for name, steps in (("line", 6), ("lines", 7)):
         vmc.Steps("", vmc.OURS, step * steps).plot(tmp_path / f"{name}.png")
     line, lines = (struct.unpack(">II", (tmp_path / f"{name}.png").read_bytes()[16:24]) for name in ("line", "lines"))
     assert lines == (line[0], 2 * line[1])
