@@ -231,7 +231,7 @@ import errno, os
 from ferroket import _lib
 
 class Beacon:
-    told = finished = staticmethod(lambda: None)
+    reported = finished = staticmethod(lambda: None)
 
     def __init__(self):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -334,7 +334,7 @@ def tell(password):
 stranger = tell("guessed")
 time.sleep(1)
 friend = tell("secret")
-assert friend.recv(100) == b"told\\n"
+assert friend.recv(100) == b"reported\\n"
 assert stranger.recv(100) == b""
 assert rank.wait(10) == -9  # no launcher has ended it
 """
