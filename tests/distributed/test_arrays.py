@@ -99,7 +99,7 @@ ERRORS = """
 def error(call):
     try:
         call()
-    except (OSError, ValueError) as raised:
+    except (OSError, TypeError, ValueError) as raised:
         return f"{type(raised).__name__}: {raised}"
     return "none"
 
@@ -111,6 +111,7 @@ found = [
     error(lambda: fd.from_process_local(np.zeros(2 + (rank == 1)))),
     error(lambda: fd.replicate(np.full(2, float(rank)))),
     error(lambda: fd.from_process_local(2.5)),
+    error(lambda: fd.save(f"{folder}/state", {"x": tree["x"], "other": object()})),
 ]
 if rank == 0:
     import resource
@@ -172,6 +173,7 @@ def test_errors_are_those_of_every_rank(tmp_path: Path) -> None:
         f"ValueError: the shapes and dtypes of the parts {differ}",
         f"ValueError: the values that are to be replicated {differ}",
         "ValueError: a part has shape (), but it must have an axis 0, whose length is a multiple of 1",
+        "TypeError: can not serialize 'object' object",
         "OSError: [Errno 27] File too large",
     ]
     for number, text in enumerate(expected):

@@ -147,6 +147,7 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
 
     Raises:
         OSError: The file can't be written; raised on every rank.
+        TypeError: The tree has what Flax doesn't serialize; raised on every rank.
     """
     import jax
     from flax import serialization
@@ -157,9 +158,10 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
         whole = gather(part)
         return whole if is_main() else None
 
-    parts, error = jax.tree.map(whole_on_main, serialization.to_state_dict(tree)), None
+    parts = jax.tree.map(whole_on_main, serialization.to_state_dict(tree))
+    # The others have no arrays left, but what Flax can't serialize is an error for them as well.
+    data, error = serialization.msgpack_serialize(parts), None
     if is_main():
-        data = serialization.msgpack_serialize(parts)
         try:
             write(Path(path), data)
         except OSError as failure:

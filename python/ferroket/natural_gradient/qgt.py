@@ -167,7 +167,7 @@ def quantum_geometric_tensor(
         samples, pdf = vstate.hilbert.all_states(), vstate.probability_distribution()
     else:
         samples = vstate.samples
-    samples = _one_behind_the_other(samples)
+    samples = _flattened(samples)
     chunk_size = getattr(vstate, "chunk_size", None) if chunk_size is None else chunk_size
     reason = unsupported_reason(log_psi_of(vstate), vstate.parameters, vstate.model_state, samples)
     if reason is not None:
@@ -181,7 +181,7 @@ def quantum_geometric_tensor(
 
 
 @jax.jit
-def _one_behind_the_other(samples: jax.Array) -> jax.Array:
+def _flattened(samples: jax.Array) -> jax.Array:
     """Those of all chains, ``(Ns, N)``. Compiled, so that they may be on several devices, and only once."""
     return samples.reshape(-1, samples.shape[-1])
 
