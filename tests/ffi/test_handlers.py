@@ -219,7 +219,7 @@ UPDATED: dict[str, Any] = {
     "own_sums": np.zeros((2, 0), FLOAT),
 }
 ASKED = {
-    "answers": np.zeros((2, 1), FLOAT),
+    "proposed_log_probs": np.zeros((2, 1), FLOAT),
     "chains": START["chains"],
     "key": START["key"],
     "sizes": np.full(2, 2, UINT16),

@@ -84,7 +84,7 @@ _N_UPDATED = len(fields(Chains))
 
 def chain_proposals(
     chains: Chains,
-    answers: jax.Array,
+    proposed_log_probs: jax.Array,
     numbers: jax.Array,
     key: jax.Array,
     sizes: jax.Array,
@@ -100,7 +100,7 @@ def chain_proposals(
 
     Args:
         chains: The chains. They may not be sharded, except by :func:`jax.shard_map`.
-        answers: The logarithms of |ψ|^p of what they have proposed last, ``(C, K)``; anything at first.
+        proposed_log_probs: The logarithms of |ψ|^p of what they have proposed last, ``(C, K)``; anything at first.
         numbers: The numbers of the chains, uint32 ``(C,)``.
         key: A key of :mod:`jax.random`, typed or not, on which the random numbers depend.
         sizes: How many local states each site has, uint16 ``(N,)``.
@@ -113,22 +113,22 @@ def chain_proposals(
     Returns:
         ``(chains, proposals, sums, waiting)``: the chains; for each the next configuration that it asks about, and
         those that it will ask about if the ones before are rejected, local indices, uint16 ``(C, K, N)``; what the
-        first layer makes of them, ``(C, K, H)``; and how many chains wait for an answer, an int32 scalar. Where it is
+        first layer makes of them, ``(C, K, H)``; and how many chains wait for amplitudes, an int32 scalar. Where it is
         0, all have made all moves.
     """
-    before = (answers, numbers.astype(np.uint32), key_words(key), sizes.astype(np.uint16))
+    before = (proposed_log_probs, numbers.astype(np.uint32), key_words(key), sizes.astype(np.uint16))
     updated = [getattr(chains, field.name) for field in fields(Chains)]
     attributes["program"] = bool(program)
     results = chain_proposals_p(*before, *updated, *layer, *program, *of_rule, attributes=attributes)
     return Chains(*results[:_N_UPDATED]), *results[_N_UPDATED:]
 
 
-def _types(answers: Any, *args: Any, **_: Any) -> list[Any]:
+def _types(proposed_log_probs: Any, *args: Any, **_: Any) -> list[Any]:
     updated = args[_N_BEFORE - 1 :][:_N_UPDATED]
     indices = updated[0]
-    proposals = on_one_device(indices, (*answers.shape, indices.shape[1]), indices.dtype)
+    proposals = on_one_device(indices, (*proposed_log_probs.shape, indices.shape[1]), indices.dtype)
     own_sums = updated[-1]
-    sums = on_one_device(indices, (*answers.shape, own_sums.shape[1]), own_sums.dtype)
+    sums = on_one_device(indices, (*proposed_log_probs.shape, own_sums.shape[1]), own_sums.dtype)
     return [*updated, proposals, sums, on_one_device(indices, (), np.dtype(np.int32))]
 
 

@@ -1,7 +1,7 @@
 """Chains around a network of which nothing is known: Rust does all but to evaluate it.
 
 A loop of one program: the network on the configurations that the chains ask about, and one call that tells them the
-answers, and lets them go on until they ask again. A move that leads nowhere is made without the network. Where the
+amplitudes, and lets them go on until they need more. A move that leads nowhere is made without the network. Where the
 network's first layer is a sum over the sites, Rust updates the sums, and XLA evaluates the rest. Where Rust
 evaluates that, too, there is no loop.
 """
@@ -244,16 +244,16 @@ def _run(
     if behind is not None and not network.constraints:
         in_rust = {"program": [*behind.operands(variables), power.astype(dtype)]}
 
-    def go_on(chains: Chains, answers: jax.Array) -> Carry:
+    def go_on(chains: Chains, log_probs: jax.Array) -> Carry:
         static = {**in_rust, **attributes}
-        return chain_proposals(chains, answers, numbers, key, jnp.asarray(of_sites), tables, of_rule, **static)
+        return chain_proposals(chains, log_probs, numbers, key, jnp.asarray(of_sites), tables, of_rule, **static)
 
     def step_of_loop(carry: Carry) -> Carry:
         chains, proposals, sums, _ = carry
         configurations = first + step * proposals.reshape(-1, proposals.shape[-1]).astype(first.dtype)
         sums = sums.reshape(len(configurations), -1)
-        answers = network.log_probabilities(found, variables, power, configurations, sums, start)
-        return go_on(chains, answers.astype(dtype).reshape(proposals.shape[:-1]))
+        log_probs = network.log_probabilities(found, variables, power, configurations, sums, start)
+        return go_on(chains, log_probs.astype(dtype).reshape(proposals.shape[:-1]))
 
     begun = go_on(chains, jnp.zeros((len(x), n_speculative), dtype))
     if not in_rust:

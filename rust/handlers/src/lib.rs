@@ -92,7 +92,7 @@ mod tests {
                 .attr_bool("program", false);
             let failure = { frame }.execute(handler).expect_err("there are no arguments");
             let first = match name {
-                "ferroket_chains_network" => "answers",
+                "ferroket_chains_network" => "proposed_log_probs",
                 "ferroket_determinants" | "ferroket_pair_sums" => "n",
                 "ferroket_gram" => "device",
                 "ferroket_solve_gram" => "right",

@@ -19,9 +19,9 @@ use ferroket_xla_ffi::{Arguments, Buffer, DataType, Element, Error, Frame, Rows,
 const AT_LEAST: usize = 32;
 
 handler! {
-    /// Has chains go on until they need amplitudes. Arguments `answers (C, K)`, the logarithms of |ψ|^p of what was
-    /// proposed last, float32 or float64; `chains (C,)` of uint32, the numbers of the chains; `key (8,)` of uint32; and
-    /// `sizes (N,)` of uint16, how many local states each site has.
+    /// Has chains go on until they need amplitudes. Arguments `proposed_log_probs (C, K)`, the logarithms of |ψ|^p of
+    /// what was proposed last, float32 or float64; `chains (C,)` of uint32, the numbers of the chains; `key (8,)` of
+    /// uint32; and `sizes (N,)` of uint16, how many local states each site has.
     ///
     /// Then those that become the results of the same shapes: `indices (C, N)` of uint16, the configurations; `progress
     /// (C, 5)`, `random (C, 66)` and `kept (C, R)` of uint32, see [`Chain`], zeros at first; `log_prob (C,)`;
@@ -31,18 +31,18 @@ handler! {
     /// arguments of the rule, as for [`crate::chains::rbm`].
     ///
     /// Attributes `rule`, `sweep` and `program`, whether there is one; of the rule `hamiltonian` also `matrices`, whether
-    /// its operator has the form of matrices. More results: `proposals (C, K, N)` of uint16; `sums (C, K, H)`, what the first layer makes
-    /// of them; and `waiting ()` of int32, how many chains wait for amplitudes.
+    /// its operator has the form of matrices. More results: `proposals (C, K, N)` of uint16; `sums (C, K, H)`, what the
+    /// first layer makes of them; and `waiting ()` of int32, how many chains wait for amplitudes.
     pub(crate) fn proposals = call
 }
 
 fn call(frame: &Frame) -> Result<(), Error> {
     let mut args = frame.arguments();
-    let answers = args.any("answers")?;
-    if answers.dtype() == DataType::F32 {
-        run::<f32>(frame, args, &answers.typed()?)
+    let proposed_log_probs = args.any("proposed_log_probs")?;
+    if proposed_log_probs.dtype() == DataType::F32 {
+        run::<f32>(frame, args, &proposed_log_probs.typed()?)
     } else {
-        run::<f64>(frame, args, &answers.typed()?)
+        run::<f64>(frame, args, &proposed_log_probs.typed()?)
     }
 }
 
@@ -50,10 +50,10 @@ fn call(frame: &Frame) -> Result<(), Error> {
 fn run<'a, T: Real + Element>(
     frame: &Frame<'a>,
     mut args: Arguments<'_, 'a>,
-    answers: &Buffer<T>,
+    proposed_log_probs: &Buffer<T>,
 ) -> Result<(), Error> {
-    answers.expect_rank(2)?;
-    let &[chains, n_speculative] = answers.dims() else { unreachable!("there are two dimensions") };
+    proposed_log_probs.expect_rank(2)?;
+    let &[chains, n_speculative] = proposed_log_probs.dims() else { unreachable!("there are two dimensions") };
     let numbers = args.typed::<u32>("chains")?;
     numbers.expect_dims(&[chains])?;
     let key = read_key(&mut args)?;
@@ -129,7 +129,7 @@ fn run<'a, T: Real + Element>(
         .enumerate()
         .map(|(place, ((progress, random), log_prob))| EvaluationRequest {
             number: numbers.as_slice()[place].into(),
-            answers: answers.as_slice()[place * n_speculative..][..n_speculative]
+            estimates: proposed_log_probs.as_slice()[place * n_speculative..][..n_speculative]
                 .iter()
                 .copied()
                 .map(estimate)
@@ -266,14 +266,14 @@ mod tests {
     }
 
     /// A call for chains on three sites with two, three and two local states, which ask for two amplitudes at once.
-    fn frame(threads: Threads, state: &State, rule: &str, answers: &[f64]) -> TestFrame {
+    fn frame(threads: Threads, state: &State, rule: &str, proposed_log_probs: &[f64]) -> TestFrame {
         let words = state.kept.len() / CHAINS;
         let numbers: Vec<u32> = (0..CHAINS as u32).collect();
         TestFrame::new(threads)
             .attr_str("rule", rule)
             .attr_bool("matrices", false)
             .attr_i64("sweep", 2)
-            .arg(answers, &[CHAINS, 2])
+            .arg(proposed_log_probs, &[CHAINS, 2])
             .arg(&numbers, &[CHAINS])
             .arg(&[1_u32; KEY_WORDS], &[KEY_WORDS])
             .arg::<LocalIndex>(&[2, 3, 2], &[3])
@@ -311,13 +311,13 @@ mod tests {
         indices.iter().zip([0.3, -0.4, 0.5]).map(|(&index, weight)| f64::from(index) * weight).sum()
     }
 
-    /// Answers until no chain waits any more.
+    /// Gives amplitudes until no chain waits any more.
     fn run(threads: Threads, mut state: State, rule: &str, tables: impl Fn(TestFrame) -> TestFrame) -> State {
         let words = state.kept.len() / CHAINS;
         let tables = |frame: TestFrame| tables(frame.attr_bool("program", false));
-        let mut answers = vec![f64::NAN; 2 * CHAINS];
+        let mut proposed_log_probs = vec![f64::NAN; 2 * CHAINS];
         for _ in 0..=2 * LENGTH {
-            let mut call = with_results(tables(frame(threads, &state, rule, &answers)), words);
+            let mut call = with_results(tables(frame(threads, &state, rule, &proposed_log_probs)), words);
             assert_eq!(call.execute(proposals), Ok(()));
             state = State {
                 indices: call.read(0),
@@ -330,10 +330,10 @@ mod tests {
                 sums: call.read(7),
             };
             let proposed: Vec<LocalIndex> = call.read(8);
-            answers = proposed.chunks(3).map(log_prob).collect();
+            proposed_log_probs = proposed.chunks(3).map(log_prob).collect();
             // The first layer says as much.
-            for (sum, answer) in call.read::<f64>(9).iter().zip(&answers) {
-                assert!((sum - 2.0 - answer).abs() < 1e-13);
+            for (sum, log_prob) in call.read::<f64>(9).iter().zip(&proposed_log_probs) {
+                assert!((sum - 2.0 - log_prob).abs() < 1e-13);
             }
             if call.read::<i32>(10) == [0] {
                 return state;
@@ -396,11 +396,13 @@ mod tests {
 
     #[test]
     fn wrong_calls_are_named() {
-        let answers = [0.0; 2 * CHAINS];
+        let proposed_log_probs = [0.0; 2 * CHAINS];
         let message = |state: State, rule: &str| {
             let words = state.kept.len() / CHAINS;
-            let mut call =
-                with_results(frame(Threads::None, &state, rule, &answers).attr_bool("program", false), words);
+            let mut call = with_results(
+                frame(Threads::None, &state, rule, &proposed_log_probs).attr_bool("program", false),
+                words,
+            );
             call.execute(proposals).expect_err("a wrong call").message
         };
         assert_eq!(

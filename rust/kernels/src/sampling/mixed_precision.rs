@@ -79,7 +79,7 @@ impl<T: Real> MixedPrecision<T> {
         let width = proposer.layer().width();
         let (mut exact, mut quick, mut errors) = (Rows::default(), Rows::<f32>::default(), Vec::new());
         // Fewer fill no vector in single precision.
-        let proposals: usize = requests.iter().map(|request| request.answers.len()).sum();
+        let proposals: usize = requests.iter().map(|request| request.estimates.len()).sum();
         let mut rounded = self.rounded.as_ref().filter(|_| proposals > Lanes::<T>::of_vector());
         let was_rounded = rounded.is_some();
         let (mut asked, mut open) = (0, 0);
@@ -111,15 +111,15 @@ impl<T: Real> MixedPrecision<T> {
             }
             exact.evaluate(&self.program);
             let of_quick = quick.log_psi.iter().zip(&errors);
-            let mut estimates = of_quick.map(|(&log_psi, &error)| self.estimate(log_psi, error));
+            let mut from_rounded = of_quick.map(|(&log_psi, &error)| self.estimate(log_psi, error));
             let mut numbers = exact.log_psi.iter().map(|&log_psi| self.exact(log_psi));
             let mut is_waiting = false;
-            for EvaluationRequest { chain, answers, pending, .. } in waiting(requests) {
+            for EvaluationRequest { chain, estimates, pending, .. } in waiting(requests) {
                 is_waiting = true;
                 match pending {
-                    Pending::Proposals if rounded.is_some() => fill(answers, &mut estimates),
-                    Pending::Exactly => fill([&mut chain.log_prob, &mut answers[0]], &mut numbers),
-                    _ => fill(answers, &mut numbers),
+                    Pending::Proposals if rounded.is_some() => fill(estimates, &mut from_rounded),
+                    Pending::Exactly => fill([&mut chain.log_prob, &mut estimates[0]], &mut numbers),
+                    _ => fill(estimates, &mut numbers),
                 }
             }
             if !is_waiting {

@@ -117,7 +117,7 @@ impl<'a, T: Real, R: TransitionRule> Proposer<'a, T, R> {
         self.layer
     }
 
-    /// Has a chain go on, with the answers to what it has proposed, until it proposes as much again or has made all
+    /// Has a chain go on, with the amplitudes of what it has proposed, until it proposes as much again or has made all
     /// moves. Before the first time nothing is kept of it: all is zero.
     ///
     /// Where there is room for more proposals than are made, they are the configuration of the chain.
@@ -134,8 +134,8 @@ pub struct EvaluationRequest<'a, T> {
     /// The chain.
     pub chain: Chain<'a, T>,
     /// The logarithms of |ψ|^p of its last proposals.
-    pub answers: Vec<Estimate>,
-    /// What it proposes, as many configurations as answers.
+    pub estimates: Vec<Estimate>,
+    /// What it proposes, as many configurations as estimates.
     pub proposals: &'a mut [LocalIndex],
     /// What the first layer makes of them.
     pub sums: &'a mut [T],
@@ -166,7 +166,7 @@ impl<T: Real, R: TransitionRule> WithSimd for Proceed<'_, '_, '_, T, R> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let Proposer { sampling, rule, layer, change } = self.proposer;
-        let EvaluationRequest { number, chain, answers, proposals, sums, pending } = self.request;
+        let EvaluationRequest { number, chain, estimates, proposals, sums, pending } = self.request;
         let Chain { indices, log_prob, progress, random, rule: kept, sums: own_sums, samples, log_probs } = chain;
         if **progress == [0; PROGRESS_WORDS] {
             rule.visit(indices);
@@ -179,7 +179,7 @@ impl<T: Real, R: TransitionRule> WithSimd for Proceed<'_, '_, '_, T, R> {
         let length = samples.len() / sites;
         let all = sweep * length as u32;
         let mut rng = Stream::new(&sampling.key, *number, drawn, random);
-        let mut answers = answers[..asked as usize].iter();
+        let mut estimates = estimates[..asked as usize].iter();
         let mut proposals = proposals.chunks_exact_mut(sites);
         let mut sums = EqualRows::new(sums, layer.width());
         (*pending, asked) = (Pending::Nothing, 0);
@@ -194,13 +194,13 @@ impl<T: Real, R: TransitionRule> WithSimd for Proceed<'_, '_, '_, T, R> {
             let uniform: f64 = if correction.is_some() { rng.random() } else { 0.0 };
             // A move that leads nowhere has the same amplitude, whatever it is.
             let here = if change.is_empty() { Estimate::exact(log_prob.value) } else { *log_prob };
-            let answer = if change.is_empty() { Some(here) } else { answers.next().copied() };
-            let is_known = answer.is_some();
-            let decision = answer.and_then(|there| {
+            let estimate = if change.is_empty() { Some(here) } else { estimates.next().copied() };
+            let is_known = estimate.is_some();
+            let decision = estimate.and_then(|there| {
                 let is_accepted = correction.map_or(Some(false), |it| is_accepted(uniform, it, here, there));
                 is_accepted.map(|is_accepted| (there, is_accepted))
             });
-            let Some((answer, is_accepted)) = decision else {
+            let Some((estimate, is_accepted)) = decision else {
                 if let Some(proposal) = proposals.next() {
                     proposal.copy_from_slice(indices);
                     change.apply(proposal);
@@ -222,14 +222,14 @@ impl<T: Real, R: TransitionRule> WithSimd for Proceed<'_, '_, '_, T, R> {
             if is_accepted {
                 accepted += 1;
                 if !change.is_empty() {
-                    *log_prob = answer;
+                    *log_prob = estimate;
                     layer.update(change.from(indices), own_sums);
                     change.apply(indices);
                     if accepted.is_multiple_of(ANEW) {
                         layer.evaluate(indices, own_sums);
                     }
                     rule.accept();
-                    answers = [].iter();
+                    estimates = [].iter();
                 }
             } else if !change.is_empty() {
                 rule.reject();
@@ -339,7 +339,7 @@ pub(super) mod tests {
                     samples: &mut self.samples,
                     log_probs: &mut self.log_probs,
                 },
-                answers: vec![Estimate::UNKNOWN; n_speculative],
+                estimates: vec![Estimate::UNKNOWN; n_speculative],
                 proposals,
                 sums,
                 pending: Pending::Proposals,
@@ -368,7 +368,7 @@ pub(super) mod tests {
         let mut request = kept.request(3, &mut proposals, &mut sums);
         loop {
             proposer.proceed(&mut request);
-            let EvaluationRequest { pending: Pending::Proposals, proposals, sums, answers, .. } = &mut request else {
+            let EvaluationRequest { pending: Pending::Proposals, proposals, sums, estimates, .. } = &mut request else {
                 break;
             };
             calls += 1;
@@ -379,8 +379,8 @@ pub(super) mod tests {
                     assert!((sum - expected).abs() < 1e-12);
                 }
             }
-            for (answer, proposal) in answers.iter_mut().zip(proposals.chunks(start.len())) {
-                *answer = Estimate::exact(power * log_psi(proposal));
+            for (estimate, proposal) in estimates.iter_mut().zip(proposals.chunks(start.len())) {
+                *estimate = Estimate::exact(power * log_psi(proposal));
             }
         }
         assert_eq!(request.pending, Pending::Nothing);
@@ -450,8 +450,8 @@ pub(super) mod tests {
         let mut request = kept.request(0, &mut proposal, &mut sums);
         while request.pending == Pending::Proposals {
             proposer.proceed(&mut request);
-            let EvaluationRequest { proposals, sums, answers, .. } = &mut request;
-            answers[0] = Estimate::exact(2.0 * log_psi(proposals));
+            let EvaluationRequest { proposals, sums, estimates, .. } = &mut request;
+            estimates[0] = Estimate::exact(2.0 * log_psi(proposals));
             let mut expected = constants;
             layer.evaluate(proposals, &mut expected);
             largest =
@@ -500,13 +500,13 @@ pub(super) mod tests {
     fn what_is_no_number_is_not_accepted_and_a_start_of_probability_zero_is_left() {
         let sampling = Sampling { key: [1; KEY_WORDS], sweep: 1 };
         let layer = FirstLayer::new(2, 2, &[], &[]).expect("no table");
-        for (answer, log_prob, moves) in [(f64::NAN, 0.0, false), (0.0, f64::NEG_INFINITY, true)] {
+        for (of_proposal, log_prob, moves) in [(f64::NAN, 0.0, false), (0.0, f64::NEG_INFINITY, true)] {
             let (mut kept, mut proposals) = (Kept::at(&[0, 0], log_prob, 0, 0, 1), [9; 2]);
             let mut request = kept.request(0, &mut proposals, &mut []);
             for pending in [Pending::Proposals, Pending::Nothing] {
                 Proposer::new(&sampling, Local::new(&[2, 2]), layer).proceed(&mut request);
                 assert_eq!(request.pending, pending);
-                request.answers[0] = Estimate::exact(answer);
+                request.estimates[0] = Estimate::exact(of_proposal);
             }
             assert_eq!(kept.samples != [0, 0], moves);
             assert_eq!(kept.progress[..3], [1, 0, u32::from(moves)]);
