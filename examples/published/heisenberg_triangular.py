@@ -4,7 +4,7 @@
 
 H = Σ S_i·S_j over neighbours. Spins of the three sublattices are 120° apart in the classical ground state: the network
 multiplies the phases of that product state. It learns by itself first. Then it is summed over the point group and the
-flip of all spins; translations it has already.
+flip of all spins; translations it has already. In the end it takes longer steps, of more samples.
 """
 
 import ferroket as fk
@@ -24,7 +24,7 @@ from ferroket.published.run import Run
 
 run = Run("heisenberg-triangular-36")
 FEATURES, BLOCKS = 8, 3
-STEPS, SYMMETRIC_STEPS = (60, 2) if run.short else (400, 160)
+STEPS, SYMMETRIC_STEPS, LONGER_STEPS = (60, 2, 0) if run.short else (400, 160, 120)
 
 graph = nk.graph.Triangular((6, 6))
 hilbert = nk.hilbert.Spin(0.5, 36, total_sz=0)
@@ -82,4 +82,9 @@ symmetric = fk.models.symmetrise(network, hilbert, graph.space_group(), parity=1
 driver = driver_of(symmetric, 512, SYMMETRIC_STEPS, 0.02, 1e-2)
 driver.state.parameters = {"module": parameters}
 driver = run.optimise(driver, SYMMETRIC_STEPS, stage="symmetric", save_every=10)
+if LONGER_STEPS:
+    parameters = driver.state.parameters
+    driver = driver_of(symmetric, 1024, LONGER_STEPS, 0.05, 5e-3)
+    driver.state.parameters = parameters
+    driver = run.optimise(driver, LONGER_STEPS, stage="longer", save_every=10)
 run.conclude_energy(driver.state, hamiltonian, n_samples=2**9 if run.short else 2**14)

@@ -11,48 +11,71 @@ eight, which the script prints.
 """
 
 import functools
+import itertools
 
 import ferroket as fk
 
 fk.initialize()  # before jax and netket are imported
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import netket as nk
 import netket.experimental as nkx
 import numpy as np
+from jax.nn.initializers import zeros
 from scipy.sparse import coo_array
 from scipy.sparse.linalg import expm_multiply
 
 from ferroket.published.run import Run
 
 run = Run("ising-quench-36")
-SIDE, SAMPLES, STEPS, MOST = (4, 2**11, 20, 16) if run.short else (6, 2**14, 100, 8)
-FIELD, STEP, FEATURES = 2 * 3.044, 0.01, 8
+SIDE, SAMPLES, STEPS, MOST = (4, 2**11, 20, 16) if run.short else (6, 2**13, 100, 8)
+FIELD, STEP = 2 * 3.044, 0.01
 
 graph = nk.graph.Square(SIDE)
 hilbert = nk.hilbert.Spin(s=1 / 2, N=graph.n_nodes)
 hamiltonian = fk.operator.Ising(hilbert, graph, h=FIELD, J=-1.0)
-model = nk.models.RBMSymm(
-    symmetries=graph.translation_group(),
-    alpha=FEATURES,
-    param_dtype=complex,
-    use_hidden_bias=False,
-    use_visible_bias=False,
-)
+symmetries = np.asarray(graph.space_group())
+
+
+def orbits(sets):
+    """The number of the orbit of each set of sites ``(n, k)`` under the space group."""
+    images = np.sort(symmetries[:, sets], axis=-1) @ graph.n_nodes ** np.arange(sets.shape[1])
+    return np.unique(images.min(axis=0), return_inverse=True)[1]
+
+
+SITES = np.arange(graph.n_nodes)
+PAIRS = np.array(list(itertools.combinations(SITES, 2)))
+FOURS = np.array(list(itertools.combinations(SITES, 4)))
+PAIR_ORBITS, FOUR_ORBITS = orbits(PAIRS), orbits(FOURS)
+
+
+class JastrowOfFour(nn.Module):
+    """ln ψ as a sum over all sets of two and of four spins: of their products, with one parameter for each orbit."""
+
+    @nn.compact
+    def __call__(self, spins):
+        pair_parameters = self.param("pairs", zeros, (PAIR_ORBITS.max() + 1,), complex)
+        four_parameters = self.param("fours", zeros, (FOUR_ORBITS.max() + 1,), complex)
+        spins = spins.astype(float)
+        pairs = spins[..., PAIRS[:, 0]] * spins[..., PAIRS[:, 1]]
+        result = pairs @ pair_parameters[PAIR_ORBITS]
+        for second in SITES[1:-2]:  # of the four, in order: one is before it, and pairs of sites are behind it
+            behind = pairs[..., PAIRS[:, 0] > second]
+            weights = four_parameters[FOUR_ORBITS[FOURS[:, 1] == second].reshape(second, -1)]
+            result += ((behind @ weights.T) * (spins[..., :second] * spins[..., second, None])).sum(-1)
+        return result
+
+
 state = nk.vqs.MCState(
     fk.sampler.MetropolisLocal(hilbert, n_chains=256),
-    model,
+    JastrowOfFour(),
     n_samples=SAMPLES,
     n_discard_per_chain=8,
     seed=1,
     sampler_seed=2,
 )
-# The state along x, but not its parameters 0, from which those of H |ψ⟩ have to grow as a root of t: the powers of four
-# phases of the same weights cancel up to the eighth in ln cosh.
-weights = 0.045 * np.random.default_rng(1).standard_normal((FEATURES // 4, 1, graph.n_nodes))
-kernel = (weights * np.exp(0.25j * np.pi * np.array([0, 2, 1, -1]))[:, None]).reshape(FEATURES, 1, -1)
-state.parameters = jax.tree.map(lambda parameter: jnp.asarray(kernel.reshape(parameter.shape)), state.parameters)
 
 
 def driver_of(state, made):
@@ -67,7 +90,6 @@ def driver_of(state, made):
     )
 
 
-symmetries = np.asarray(graph.space_group())
 _BITS = 12  # of a set of sites, which are looked up at once
 
 
