@@ -426,7 +426,7 @@ def in_one_process() -> dict[str, np.ndarray]:
     of_sample = memory.log_derivatives_of_sample(log_psi, parameters, state, samples[:1], "real")
     sizes = [memory.bytes_of_kernel(of_sample, SAMPLES, is_formed) for is_formed in (False, True)]
     assert sizes == [2 * SAMPLES**2, 6 * SAMPLES**2]  # a fourth of the matrix, and two copies of it
-    words = [systems.text_of_solver(solver, side) for solver, side in WORDS]
+    words = [(systems.text_of_solver(solver, side), systems.reason_not_to_share(solver)) for solver, side in WORDS]
     return {**found, **solutions(), "words": np.array(json.dumps(words))}
 
 
@@ -454,11 +454,14 @@ def test_on_four_devices(tmp_path: Path) -> None:
         ours = name.replace(f", {SAMPLES * SAMPLES}", ", 1")
         assert 0 < difference(found[ours], found[name]) < 1e-11, name
     assert json.loads(str(found["words"])) == [
-        "fk.optimizer.solver.cholesky in the place of cholesky: 4 devices share the matrix",
-        "cholesky, on each device: fewer than 1 unknowns aren't worth sharing",
-        "pinv_smooth, on each device: it doesn't share the matrix",
-        "fk.optimizer.solver.cholesky: 4 devices share the matrix",
-        "fk.optimizer.solver.cg: 4 devices share the matrix",
+        ["fk.optimizer.solver.cholesky in the place of cholesky: 4 devices share the matrix", None],
+        ["cholesky, on each device: fewer than 1 unknowns aren't worth sharing", None],
+        [
+            "pinv_smooth, on each device",
+            "each device solves the whole system: the solver doesn't share the matrix",
+        ],
+        ["fk.optimizer.solver.cholesky: 4 devices share the matrix", None],
+        ["fk.optimizer.solver.cg: 4 devices share the matrix", None],
     ]
 
 

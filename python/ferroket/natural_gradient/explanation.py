@@ -22,7 +22,7 @@ from ferroket.natural_gradient.log_derivatives import (
     samples_at_once,
 )
 from ferroket.natural_gradient.qgt import quantum_geometric_tensor
-from ferroket.natural_gradient.solve import reason_to_form_kernel, splits_reason, text_of_solver
+from ferroket.natural_gradient.solve import reason_not_to_share, reason_to_form_kernel, splits_reason, text_of_solver
 from ferroket.natural_gradient.structure import Network, read
 from ferroket.network import Plan
 from ferroket.reasons import Reason, ReasonKind
@@ -125,6 +125,8 @@ def explain(driver: Any) -> Plan:
         made += ", which isn't formed" if formed is None and at_once is None else ", which is formed"
         if formed is not None and at_once is None:  # else memory is why
             reasons.append(formed.after("the matrix is formed: "))
+    not_shared = reason_not_to_share(solver)
+    reasons += [not_shared] if not_shared else []
     of_device = -(-n_samples // jax.device_count())
     derivatives, by_xla = _derivatives(of_sample.network, mode)
     return replace(

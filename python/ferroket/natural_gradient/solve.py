@@ -109,9 +109,17 @@ def text_of_solver(solver: Solver, side: int) -> str:
         return f"fk.optimizer.solver.cholesky in the place of {name}: {n_devices} devices share the matrix"
     if any(solver is theirs for theirs, _ in _REPLACED):
         return f"{name}, on each device: fewer than {SHARED_FROM} unknowns aren't worth sharing"
-    if _is_among(_OURS, solver):
-        return f"fk.optimizer.solver.{name}: {n_devices} devices share the matrix"
-    return f"{name}, on each device: it doesn't share the matrix"
+    if reason_not_to_share(solver):
+        return f"{name}, on each device"
+    return f"fk.optimizer.solver.{name}: {n_devices} devices share the matrix"
+
+
+def reason_not_to_share(solver: Solver) -> Reason | None:
+    """Why each of several devices solves the whole system by itself, however large it is; None if they share it."""
+    is_known = any(solver is theirs for theirs, _ in _REPLACED) or _is_among(_OURS, solver)
+    if jax.device_count() == 1 or is_known:
+        return None
+    return Reason("each device solves the whole system: the solver doesn't share the matrix", ReasonKind.SOLVER)
 
 
 def solve(
