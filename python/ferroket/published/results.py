@@ -194,12 +194,12 @@ RESULTS: dict[str, Result] = {
     ),
     "ising-quench-36": Result(
         "Ising, square 6×6, from all spins along x to h = 6.088",
-        "RBM α = 8, translations",
+        "Jastrow factors of two and four spins, space group",
         "ising_quench",
         "infidelity at t = 1",
         1.0,
         (Reference("exact", 0.0, "evolution of the state in the script"),),
         bar=1e-3,
-        short_bar=1e-3,
+        short_bar=1e-4,
     ),
 }
