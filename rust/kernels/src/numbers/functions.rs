@@ -10,15 +10,19 @@ pub trait Functions: Copy {
     /// The numbers of which [`Functions::sin_cos`] is exact.
     const ANGLES: RangeInclusive<f64>;
 
-    /// e^x where that is a normal number, and otherwise a number near the smallest or the largest one.
+    /// e^x; 0 where that is hardly a normal number any more, or less, and ∞ where it is too large for one.
     ///
     /// By instructions for a b + c if they are `FUSED`. On processors without them that takes a hundred times as long.
     #[must_use]
     fn exp<const FUSED: bool>(x: Self) -> Self;
 
-    /// tanh x.
+    /// e^x - 1, exact to a few units in its own last place.
     #[must_use]
-    fn tanh(x: Self) -> Self;
+    fn exp_m1<const FUSED: bool>(x: Self) -> Self;
+
+    /// tanh x, exact to a few units in its own last place.
+    #[must_use]
+    fn tanh<const FUSED: bool>(x: Self) -> Self;
 
     /// 1 / (1 + e^-x).
     #[must_use]
@@ -68,7 +72,7 @@ pub trait Functions: Copy {
     #[must_use]
     fn relu(x: Self) -> Self;
 
-    /// cosh x and sinh x.
+    /// cosh x and sinh x; beyond the largest arguments of which they are finite, of one near these.
     #[must_use]
     fn cosh_sinh(x: Self) -> (Self, Self);
 
@@ -93,11 +97,11 @@ pub trait Functions: Copy {
 /// the last ones are short enough to be multiplied by such integers exactly.
 macro_rules! functions {
     ($($t:ident, $bits:ident, $module:ident: whole $whole:literal, exponent $bias:literal << $mantissa:literal,
-       ln2 $ln2:expr, half_pi $half_pi:expr, within $limit:literal and $angles:literal, terms $exp:literal $sin:literal $cos:literal $ln:literal $pade:literal $atan:literal,
+       ln2 $ln2:expr, half_pi $half_pi:expr, from $lowest:literal to $highest:literal, finite to $limit:literal, angles to $angles:literal, terms $exp:literal $sin:literal $cos:literal $ln:literal $pade:literal $atan:literal,
        ln of $root:literal small by $scale:literal $shift:literal;
     )+) => {$(
         mod $module {
-            use super::{Functions, RangeInclusive, artanh, pade, taylor};
+            use super::{Functions, RangeInclusive, artanh, doubled, pade, taylor};
             use std::$t::consts::{FRAC_2_PI, LOG2_E};
 
             const WHOLE: $t = $whole;
@@ -133,49 +137,75 @@ macro_rules! functions {
                 value
             }
 
+            /// x from the lowest to the highest number. Comparisons, not `clamp`: they let a NaN pass.
+            #[inline(always)]
+            fn within(x: $t, lowest: $t, highest: $t) -> $t {
+                let x = if x > highest { highest } else { x };
+                if x < lowest { lowest } else { x }
+            }
+
+            /// 2^(k - 1) and r of x = k ln 2 + r. Of the lowest x the power is 0.
+            #[inline(always)]
+            fn half_power_and_rest<const FUSED: bool>(x: $t) -> ($t, $t) {
+                let x = within(x, $lowest, $highest);
+                let whole = product_plus::<FUSED>(x, LOG2_E, WHOLE);
+                let rest = remainder::<FUSED, _>(x, whole - WHOLE, $ln2);
+                // The integer becomes the exponent.
+                (<$t>::from_bits(whole.to_bits().wrapping_add($bias - 1) << $mantissa), rest)
+            }
+
+            /// p, a and b of e^-x = p (a - b) / (a + b), by Padé: whatever is made of it has one quotient.
+            #[inline(always)]
+            fn quotient<const FUSED: bool>(x: $t) -> ($t, $t, $t) {
+                let whole = product_plus::<FUSED>(x, -LOG2_E, WHOLE);
+                let count = WHOLE - whole;
+                let mut rest = x;
+                for part in $ln2 {
+                    rest = product_plus::<FUSED>(-count, part, rest);
+                }
+                let square = rest * rest;
+                let [[first, others @ ..], [_, first_odd, other_odds @ ..]] = const { pade::<$pade>() };
+                let (mut even, mut odd) = (first as $t, first_odd as $t);
+                for coefficient in others {
+                    even = product_plus::<FUSED>(even, square, coefficient as $t);
+                }
+                for coefficient in other_odds {
+                    odd = product_plus::<FUSED>(odd, square, coefficient as $t);
+                }
+                (<$t>::from_bits(whole.to_bits().wrapping_add($bias) << $mantissa), even, odd * rest)
+            }
+
             impl Functions for $t {
                 const ANGLES: RangeInclusive<f64> = -$angles..=$angles;
 
                 #[inline(always)]
                 fn exp<const FUSED: bool>(x: Self) -> Self {
-                    // Comparisons, not `clamp`: they let a NaN pass.
-                    let x = if x > $limit { $limit } else { x };
-                    let x = if x < -$limit { -$limit } else { x };
-                    let whole = product_plus::<FUSED>(x, LOG2_E, WHOLE);
-                    let rest = remainder::<FUSED, _>(x, whole - WHOLE, $ln2);
-                    // The integer becomes the exponent.
-                    let power = Self::from_bits(whole.to_bits().wrapping_add($bias) << $mantissa);
-                    polynomial::<FUSED, _>(rest, const { taylor::<$exp>(1, 0) }) * power
+                    let (half_power, rest) = half_power_and_rest::<FUSED>(x);
+                    polynomial::<FUSED, _>(rest, const { doubled(taylor::<$exp>(1, 0)) }) * half_power
                 }
 
                 #[inline(always)]
-                fn tanh(x: Self) -> Self {
-                    let small = <Self as Functions>::exp::<false>(-2.0 * x.abs());
-                    ((1.0 - small) / (1.0 + small)).copysign(x)
+                fn exp_m1<const FUSED: bool>(x: Self) -> Self {
+                    let (half_power, rest) = half_power_and_rest::<FUSED>(x);
+                    // 2^k e^r - 1 = 2^k (e^r - 1) + (2^k - 1): where k is 0, nothing is lost.
+                    let twice = rest * polynomial::<FUSED, _>(rest, const { doubled(taylor::<$exp>(1, 1)) });
+                    product_plus::<FUSED>(half_power, twice, half_power - 0.5) + (half_power - 0.5)
+                }
+
+                #[inline(always)]
+                fn tanh<const FUSED: bool>(x: Self) -> Self {
+                    // Beyond it is 1.
+                    let (power, even, odd) = quotient::<FUSED>(within(2.0 * x.abs(), 0.0, 64.0));
+                    // (1 - p) a + (1 + p) b: where p is 1, nothing is lost.
+                    let value = product_plus::<FUSED>(1.0 - power, even, (1.0 + power) * odd)
+                        / product_plus::<FUSED>(power, even - odd, even + odd);
+                    (if value > 1.0 { 1.0 } else { value }).copysign(x)
                 }
 
                 #[inline(always)]
                 fn sigmoid<const FUSED: bool>(x: Self) -> Self {
-                    let x = if x > $limit { $limit } else { x };
-                    let x = if x < -$limit { -$limit } else { x };
-                    let whole = product_plus::<FUSED>(x, -LOG2_E, WHOLE);
-                    let count = WHOLE - whole;
-                    let mut rest = x;
-                    for part in $ln2 {
-                        rest = product_plus::<FUSED>(-count, part, rest);
-                    }
-                    // e^-r = (even - odd) / (even + odd), by Padé: the one quotient is that of all.
-                    let square = rest * rest;
-                    let [[first, others @ ..], [_, first_odd, other_odds @ ..]] = const { pade::<$pade>() };
-                    let (mut even, mut odd) = (first as $t, first_odd as $t);
-                    for coefficient in others {
-                        even = product_plus::<FUSED>(even, square, coefficient as $t);
-                    }
-                    for coefficient in other_odds {
-                        odd = product_plus::<FUSED>(odd, square, coefficient as $t);
-                    }
-                    odd *= rest;
-                    let power = Self::from_bits(whole.to_bits().wrapping_add($bias) << $mantissa);
+                    // Of the lowest number the power is infinite.
+                    let (power, even, odd) = quotient::<FUSED>(within(x, -$highest, $limit));
                     let denominator = even + odd;
                     denominator / product_plus::<FUSED>(power, even - odd, denominator)
                 }
@@ -271,7 +301,7 @@ macro_rules! functions {
 
                 #[inline(always)]
                 fn cosh_sinh(x: Self) -> (Self, Self) {
-                    let large = <Self as Functions>::exp::<false>(x.abs());
+                    let large = <Self as Functions>::exp::<false>(within(x.abs(), 0.0, $limit));
                     let (half, half_small) = (0.5 * large, 0.5 / large);
                     (half + half_small, (half - half_small).copysign(x))
                 }
@@ -295,7 +325,7 @@ macro_rules! functions {
                 #[inline(always)]
                 fn complex_tanh(x: Self, (sin, cos): (Self, Self)) -> [Self; 2] {
                     // (t + i (1 - t²) sin y cos y) / (cos² y + t² sin² y) with t = tanh x
-                    let t = <Self as Functions>::tanh(x);
+                    let t = <Self as Functions>::tanh::<false>(x);
                     let square = t * t;
                     let norm = cos * cos + square * (sin * sin);
                     [t / norm, (1.0 - square) * (sin * cos) / norm]
@@ -314,12 +344,12 @@ macro_rules! functions {
 functions! {
     f32, u32, single: whole 12_582_912.0, exponent 127 << 23,
         ln2 [0.693_145_75, 1.428_606_8e-6], half_pi [1.570_312_5, 4.837_513e-4, 7.549_533_6e-8, 2.563_344e-12],
-        within 87.0 and 8192.0, terms 8 5 6 8 3 9,
+        from -87.3 to 88.9, finite to 87.0, angles to 8192.0, terms 8 5 6 8 3 9,
         ln of 0x3f35_04f3 small by 8_388_608.0 23.0;
     f64, u64, double: whole 6_755_399_441_055_744.0, exponent 1023 << 52,
         ln2 [0.693_147_180_559_890_3, 5.497_923_018_708_371e-14],
         half_pi [1.570_796_326_734_125_6, 6.077_100_506_303_966e-11, 2.022_266_248_795_950_6e-21],
-        within 708.0 and 1e6, terms 14 9 10 17 4 20,
+        from -708.3 to 709.9, finite to 708.0, angles to 1e6, terms 14 9 10 17 4 20,
         ln of 0x3fe6_a09e_667f_3bcd small by 18_014_398_509_481_984.0 54.0;
 }
 
@@ -339,6 +369,15 @@ const fn taylor<const N: usize>(step: usize, first: usize) -> [f64; N] {
         if step == 2 {
             coefficient = -coefficient;
         }
+        place += 1;
+    }
+    coefficients
+}
+
+const fn doubled<const N: usize>(mut coefficients: [f64; N]) -> [f64; N] {
+    let mut place = 0;
+    while place < N {
+        coefficients[place] *= 2.0;
         place += 1;
     }
     coefficients
@@ -396,7 +435,7 @@ mod tests {
         fn double_precision(x in -700.0..700.0, small in -3.0..3.0, angle in -1e6..1e6) {
             for x in [x, small] {
                 compare(x, &[Functions::exp::<false>(x), Functions::exp::<true>(x)], &[x.exp(); 2], 5e-16);
-                compare(x, &[Functions::tanh(x)], &[x.tanh()], 5e-16);
+                compare(x, &[Functions::tanh::<false>(x), Functions::tanh::<true>(x)], &[x.tanh(); 2], 5e-16);
                 compare(x, &[Functions::sigmoid::<false>(x), Functions::sigmoid::<true>(x)], &[sigmoid(x); 2], 3e-16);
                 compare(x, &[Functions::softplus::<false>(x), Functions::softplus::<true>(x)], &[softplus(x); 2], 5e-16);
                 let (cosh, sinh) = Functions::cosh_sinh(x);
@@ -430,7 +469,7 @@ mod tests {
             for x in [x, small] {
                 let wide = f64::from(x);
                 compare(wide, &[Functions::exp::<false>(x).into(), Functions::exp::<true>(x).into()], &[wide.exp(); 2], 3e-7);
-                compare(wide, &[Functions::tanh(x).into()], &[wide.tanh()], 3e-7);
+                compare(wide, &[Functions::tanh::<false>(x).into(), Functions::tanh::<true>(x).into()], &[wide.tanh(); 2], 3e-7);
                 let found = [Functions::sigmoid::<false>(x).into(), Functions::sigmoid::<true>(x).into()];
                 compare(wide, &found, &[sigmoid(wide); 2], 2e-7);
                 compare(wide, &[Functions::softplus::<false>(x).into(), Functions::softplus::<true>(x).into()], &[softplus(wide); 2], 3e-7);
@@ -448,14 +487,57 @@ mod tests {
         }
     }
 
+    proptest! {
+        /// Of small numbers, too, and up to the largest ones.
+        #[test]
+        fn relative_precision(x in -40.0_f64..40.0, decades in 0.0_f64..300.0, large in 700.0_f64..709.78) {
+            let close = |found: f64, expected: f64, x: f64| {
+                assert!((found - expected).abs() <= 2e-15 * expected.abs(), "{found} instead of {expected} at {x}");
+            };
+            for x in [x, x * 10.0_f64.powf(-decades)] {
+                close(Functions::exp_m1::<false>(x), x.exp_m1(), x);
+                close(Functions::exp_m1::<true>(x), x.exp_m1(), x);
+                close(Functions::tanh::<false>(x), x.tanh(), x);
+                close(Functions::tanh::<true>(x), x.tanh(), x);
+                close(Functions::exp::<true>(x), x.exp(), x);
+            }
+            close(Functions::exp::<false>(large), large.exp(), large);
+            close(Functions::exp_m1::<true>(large), large.exp_m1(), large);
+            close(Functions::exp::<true>(2.0 - large), (2.0 - large).exp(), 2.0 - large);
+        }
+
+        #[test]
+        fn relative_precision_of_single(x in -16.0_f32..16.0, decades in 0.0_f32..35.0, large in 80.0_f32..88.72) {
+            let close = |found: f32, expected: f64, x: f32| {
+                assert!((f64::from(found) - expected).abs() <= 1e-6 * expected.abs(), "{found} instead of {expected} at {x}");
+            };
+            for x in [x, x * 10.0_f32.powf(-decades)] {
+                let wide = f64::from(x);
+                close(Functions::exp_m1::<false>(x), wide.exp_m1(), x);
+                close(Functions::exp_m1::<true>(x), wide.exp_m1(), x);
+                close(Functions::tanh::<false>(x), wide.tanh(), x);
+                close(Functions::tanh::<true>(x), wide.tanh(), x);
+            }
+            close(Functions::exp::<true>(large), f64::from(large).exp(), large);
+            close(Functions::exp_m1::<false>(large), f64::from(large).exp_m1(), large);
+        }
+    }
+
     #[test]
     fn numbers_at_the_ends() {
-        assert_eq!(Functions::tanh(f64::INFINITY), 1.0);
-        assert_eq!(Functions::tanh(-1e300_f64), -1.0);
+        assert_eq!(Functions::tanh::<true>(f64::INFINITY), 1.0);
+        assert_eq!(Functions::tanh::<false>(-1e300_f64), -1.0);
         assert_eq!(Functions::exp::<true>(0.0_f64), 1.0);
         assert_eq!(Functions::cosh_sinh(0.0_f64), (1.0, 0.0));
         assert_eq!(Functions::sin_cos(0.0_f32), (0.0, 1.0));
-        assert!(Functions::exp::<true>(-1e9_f32) > 0.0 && Functions::exp::<true>(1e9_f32).is_finite());
+        for low in [-1e9_f32, f32::NEG_INFINITY, -88.0] {
+            assert_eq!((Functions::exp::<true>(low), Functions::exp_m1::<false>(low)), (0.0, -1.0));
+        }
+        for high in [88.73_f32, 1e9, f32::INFINITY] {
+            assert_eq!((Functions::exp::<true>(high), Functions::exp_m1::<true>(high)), (f32::INFINITY, f32::INFINITY));
+        }
+        assert_eq!((Functions::exp::<true>(-709.0), Functions::exp::<false>(709.79)), (0.0, f64::INFINITY));
+        assert_eq!((Functions::sigmoid::<true>(-1e9_f32), Functions::sigmoid::<true>(f64::NEG_INFINITY)), (0.0, 0.0));
         assert_eq!((Functions::relu(-2.0_f64), Functions::relu(2.0_f64)), (0.0, 2.0));
         assert!(Functions::relu(f64::NAN).is_nan() && Functions::softplus::<true>(f64::NAN).is_nan());
         assert_eq!(Functions::ln::<true>(0.0), f64::NEG_INFINITY);
@@ -468,6 +550,7 @@ mod tests {
         );
         assert_eq!((Functions::atan2(0.0, 1.0), Functions::atan2(-0.0, 1.0)), (0.0, 0.0));
         assert_eq!(Functions::atan2(0.0, -1.0), std::f64::consts::PI);
-        assert!(Functions::tanh(f64::NAN).is_nan() && Functions::exp::<true>(f32::NAN).is_nan());
+        assert!(Functions::tanh::<true>(f64::NAN).is_nan() && Functions::exp::<true>(f32::NAN).is_nan());
+        assert!(Functions::exp_m1::<true>(f64::NAN).is_nan() && Functions::sigmoid::<true>(f64::NAN).is_nan());
     }
 }

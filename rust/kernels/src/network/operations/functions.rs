@@ -14,9 +14,18 @@ pub(super) fn gelu<T: Real, const FUSED: bool>(x: T) -> T {
 }
 
 #[inline(always)]
-pub(super) fn tanh<T: Real, const FUSED: bool>(x: T) -> T {
-    let two = T::nearest(2.0);
-    two * T::sigmoid::<FUSED>(two * x) - T::ONE
+pub(super) fn cosh<T: Real, const FUSED: bool>(x: T) -> T {
+    let large = T::exp::<FUSED>(T::abs(x));
+    T::nearest(0.5) * (large + T::ONE / large)
+}
+
+#[inline(always)]
+pub(super) fn sinh<T: Real, const FUSED: bool>(x: T) -> T {
+    // 1 - e^-x is m / (1 + m) with m = e^x - 1, and 1 where m is infinite.
+    let m = T::exp_m1::<FUSED>(T::abs(x));
+    let behind = if T::is_finite(m) { m / (T::ONE + m) } else { T::ONE };
+    let value = T::nearest(0.5) * (m + behind);
+    if T::is_negative(x) { -value } else { value }
 }
 
 /// `netket.nn.log_cosh`.
@@ -29,16 +38,14 @@ pub(super) fn log_cosh<T: Real, const FUSED: bool>(x: T) -> T {
 /// `jax.nn.elu`.
 #[inline(always)]
 pub(super) fn elu<T: Real, const FUSED: bool>(x: T) -> T {
-    let positive = T::relu(x);
-    positive + (T::exp::<FUSED>(x - positive) - T::ONE)
+    T::relu(x) + T::exp_m1::<FUSED>(-T::relu(-x))
 }
 
 /// `jax.nn.selu`: Klambauer, Unterthiner, Mayr, Hochreiter, arXiv:1706.02515.
 #[inline(always)]
 pub(super) fn selu<T: Real, const FUSED: bool>(x: T) -> T {
     let (scale, alpha) = (T::nearest(SELU_SCALE), T::nearest(SELU_ALPHA));
-    let positive = T::relu(x);
-    scale * (positive + alpha * (T::exp::<FUSED>(x - positive) - T::ONE))
+    scale * (T::relu(x) + alpha * T::exp_m1::<FUSED>(-T::relu(-x)))
 }
 
 const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
@@ -65,7 +72,7 @@ mod tests {
             |x| x / (1.0 + (-x).exp()),
         ),
         (Instruction::Sigmoid, f64::sigmoid::<true>, f32::sigmoid::<false>, |x| 1.0 / (1.0 + (-x).exp())),
-        (Instruction::Tanh, tanh::<f64, true>, tanh::<f32, false>, f64::tanh),
+        (Instruction::Tanh, <f64 as Functions>::tanh::<true>, <f32 as Functions>::tanh::<false>, f64::tanh),
         (Instruction::Relu, Functions::relu, Functions::relu, |x| x.max(0.0)),
         (Instruction::Elu, elu::<f64, true>, elu::<f32, false>, |x| if x > 0.0 { x } else { x.exp_m1() }),
         (Instruction::Selu, selu::<f64, true>, selu::<f32, false>, |x| {
@@ -91,5 +98,17 @@ mod tests {
             let bound = slope(name).expect("it has one");
             assert!(steepest < bound + 1e-8 && steepest > 0.99 * bound, "{name:?}: {steepest}");
         }
+    }
+
+    #[test]
+    fn hyperbolic_functions_are_exact_to_their_last_places() {
+        for x in [0.0, 1e-300, -1e-9, 0.3, -0.5, 2.0, -30.0, 700.0, 1e4, f64::NEG_INFINITY] {
+            let found = [sinh::<f64, true>(x), sinh::<f64, false>(x), cosh::<f64, true>(x), cosh::<f64, false>(x)];
+            for (found, expected) in found.into_iter().zip([x.sinh(), x.sinh(), x.cosh(), x.cosh()]) {
+                let is_close = (found - expected).abs() <= 2e-15 * expected.abs();
+                assert!(found == expected || is_close, "{found} instead of {expected} at {x}");
+            }
+        }
+        assert!((sinh::<f32, true>(88.5) - 1.358_4e38).abs() < 2e34 && cosh::<f32, false>(f32::NAN).is_nan());
     }
 }

@@ -546,7 +546,7 @@ impl<T: Real> Step<T> {
             I::Sqrt => of_one!(x => T::sqrt(x)),
             I::Rsqrt => of_one!(x => T::ONE / T::sqrt(x)),
             I::Exp => of_one!(x => T::exp::<FUSED>(x)),
-            I::ExpM1 => of_one!(x => T::exp::<FUSED>(x) - T::ONE),
+            I::ExpM1 => of_one!(x => T::exp_m1::<FUSED>(x)),
             I::Ln => of_one!(x => T::ln::<FUSED>(x)),
             I::Ln1p => of_one!(x => T::ln_1p::<FUSED>(x)),
             I::Sin => {
@@ -557,10 +557,10 @@ impl<T: Real> Step<T> {
                 of_one!(x => T::sin_cos(x).1);
                 of_large_angles(out, arg(0), |x| T::sin_cos_of_any(x).1);
             }
-            I::Sinh => of_one!(x => T::cosh_sinh(x).1),
-            I::Cosh => of_one!(x => T::cosh_sinh(x).0),
+            I::Sinh => of_one!(x => functions::sinh::<T, FUSED>(x)),
+            I::Cosh => of_one!(x => functions::cosh::<T, FUSED>(x)),
             I::Select => select(out, arg(0), arg(1), arg(2)),
-            I::Tanh => of_one!(x => functions::tanh::<T, FUSED>(x)),
+            I::Tanh => of_one!(x => T::tanh::<FUSED>(x)),
             I::Sigmoid => of_one!(x => T::sigmoid::<FUSED>(x)),
             I::Softplus => of_one!(x => T::softplus::<FUSED>(x)),
             I::Relu => of_one!(x => T::relu(x)),

@@ -155,7 +155,7 @@ impl Algebra<1> for Reals {
     #[inline(always)]
     fn tanh_of<T: Real>([numbers]: [&[T]; 1], [tanh]: [&mut [T]; 1]) {
         for (tanh, &number) in tanh.iter_mut().zip(numbers) {
-            *tanh = T::tanh(number);
+            *tanh = T::tanh::<false>(number);
         }
     }
 
