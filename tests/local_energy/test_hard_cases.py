@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import netket as nk
@@ -11,8 +12,10 @@ from netket.vqs.mc.kernels import local_value_kernel_jax
 
 import ferroket as fk
 from ferroket.ansatz import registry
+from ferroket.ansatz.verification import Subject
 from ferroket.local_energy import local_values
 from ferroket.local_energy.known_model import from_ratios
+from ferroket.network.integers import overflow_reason
 from ferroket.operator.cache import accelerated
 
 CHAIN = nk.graph.Chain(4)
@@ -212,3 +215,48 @@ def test_an_rbm_without_hidden_units() -> None:
     found = from_ratios(amplitudes, form, jnp.asarray(SPINS.all_states()))
     expected = local_value_kernel_jax(lambda a, x: x @ a, a, jnp.asarray(SPINS.all_states()), ISING)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+class Bonds(nn.Module):
+    """Sums of products of neighbours, in the integers that the samples are of."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        weight = self.param("weight", nn.initializers.constant(0.02), (), float)
+        return weight * jnp.einsum("...i,...i->...", x, jnp.roll(x, 1, axis=-1)).astype(float)
+
+
+@pytest.mark.parametrize(("n_sites", "wraps"), [(100, False), (200, True)])
+def test_integers_that_may_wrap_around(n_sites: int, wraps: bool) -> None:
+    """Integers of int8 end at 127: JAX's wrap around, and those of the kernels, which have real numbers, don't."""
+    hilbert = nk.hilbert.Spin(0.5, n_sites)
+    hamiltonian = fk.operator.Ising(hilbert, nk.graph.Chain(n_sites), h=1.0)
+    sampler = fk.sampler.MetropolisLocal(hilbert, n_chains=4, dtype=np.int8)
+    state = nk.vqs.MCState(sampler, Bonds(), n_samples=8, seed=1)
+    ordered = jnp.ones((2, n_sites), np.int8).at[1, ::3].set(-1)
+    assert float(state.log_value(ordered)[0]) == pytest.approx(0.02 * (n_sites - 256 * wraps))
+    np.testing.assert_allclose(*values(state, hamiltonian, ordered), rtol=1e-12)
+    for plan in (fk.explain(state), fk.explain(state, hamiltonian)):
+        assert any("int8 may be too large ('dot_general')" in reason for reason in plan.reasons) == wraps, plan
+        assert ("in lanes" in str(plan)) == (not wraps)
+
+
+@pytest.mark.parametrize(
+    ("function", "states", "name"),
+    [
+        (lambda x: x * jnp.roll(x, 1), (1.0, -1.0), None),
+        (lambda x: x * jnp.roll(x, 1), (0.0, 12.0), "mul"),
+        (lambda x: x**2 + jnp.int8(7), (0.0, 10.0), None),
+        (lambda x: x**3, (0.0, 10.0), "integer_pow"),
+        (lambda x: x[np.arange(300) % 8].astype(np.int32) * 1000, (0.0, 10.0), None),
+        (lambda x: jnp.where(x > 0, x, jnp.int8(-100)) + x, (0.0, 28.0), "add"),
+        (lambda x: (x > 0).astype(np.int8) * np.int8(100), (0.0, 100.0), None),
+        (lambda x: x.sum() * x.prod(), (-1.0, 1.0), None),
+    ],
+)
+def test_what_integers_become(function: Any, states: tuple[float, float], name: str | None) -> None:
+    subject = Subject(
+        "bonds", lambda w, x: w * jax.vmap(function)(x).sum(-1), nk.hilbert.Spin(0.5, 8), np.dtype(np.int8)
+    )
+    found = overflow_reason(subject, 1.0, states)
+    assert found is None if name is None else f"('{name}')" in str(found)

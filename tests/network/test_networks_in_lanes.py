@@ -428,6 +428,7 @@ COMPLEX = {
         for name in ("exp", "tanh", "sinh", "cosh", "sin", "cos", "log", "log1p", "conj", "square", "negative")
     },
     "quotient": lambda z: z / (2 + z[::-1]) - (1 + 2j) / (3 + z),
+    "conjugates of reals": lambda z: jnp.log(jax.lax.conj(z.real)),
     "power": lambda z: z**3 + (2 + z) ** -2,
     "one minus a square": getattr(jax.lax, "one_minus_square", lambda z: (1 + z) * (1 - z)),
     "parts": lambda z: z.real + 2j * jnp.abs(z) + z.imag * z,
@@ -446,6 +447,29 @@ def test_functions_of_complex_numbers(name: str) -> None:
         return (w[: y.size] * y).sum()
 
     compare(log_psi, weights, inputs)
+
+
+AT_THE_ENDS: dict[str, Callable[[Any], Any]] = {
+    **{name: getattr(jnp, name) for name in ("exp", "expm1", "tanh", "sinh", "cosh")},
+    **{name: getattr(jax.nn, name) for name in ("sigmoid", "elu", "selu")},
+    "log of exp": lambda x: jnp.log(jnp.exp(x)),
+    "log of tanh": lambda x: jnp.log(jnp.tanh(jnp.abs(x))),
+    "log of 1 - exp": lambda x: jnp.log(-jnp.expm1(-jnp.abs(x))),
+    "log of a sum of exponentials": lambda x: jax.nn.logsumexp(jnp.stack([x, jnp.full_like(x, -jnp.inf)]), axis=0),
+}
+
+
+@pytest.mark.parametrize(("dtype", "largest", "tolerance"), [(np.float32, 88.5, 1e-5), (np.float64, 709.5, 1e-13)])
+@pytest.mark.parametrize("name", AT_THE_ENDS)
+def test_small_large_and_infinite_numbers(name: str, dtype: Any, largest: float, tolerance: float) -> None:
+    """Each is right relative to itself, or infinite."""
+    numbers = [0.0, 1e-30, 1e-6, 0.1, 0.3, 0.35, 3.0, 80.0, largest, np.inf]
+    inputs = jnp.asarray([numbers, [-x for x in numbers]], dtype)
+    program = read_function(lambda _, x: AT_THE_ENDS[name](x), (), inputs[0], dtype)
+    expected = AT_THE_ENDS[name](inputs)
+    is_normal = (expected == 0) | (jnp.abs(expected) > 2 * np.finfo(dtype).tiny)
+    found = jnp.where(is_normal, program((), inputs), expected)
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=0)
 
 
 NEAR_NOTHING_OR_INFINITE: dict[str, Callable[[Any], Any]] = {

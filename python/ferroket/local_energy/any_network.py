@@ -23,6 +23,7 @@ from ferroket.ffi import FirstLayerTables, connected_sums, distinct_rows
 from ferroket.ffi.varying import align
 from ferroket.local_energy.chunks import chunk_size_of
 from ferroket.network import Structure, structure
+from ferroket.network.integers import overflow_reason
 from ferroket.operator.algebra.accelerated import Accelerated
 from ferroket.operator.compiled import Form, LocalStates
 from ferroket.reasons import Reason
@@ -308,9 +309,10 @@ def updated_factors(logpsi: LogPsi, variables: Any, operator: Accelerated, dtype
         def itself(variables: Any, x: jax.Array) -> jax.Array:
             return with_primitives(logpsi)(variables, x[1::2])
 
-        if are_traced(variables):
+        reason = overflow_reason(subject, variables, form.sites.extremes)
+        if reason is None and are_traced(variables):
             return TRACED
-        reason = mismatch_reason(as_found, itself, variables, subject.configurations())
+        reason = reason or mismatch_reason(as_found, itself, variables, subject.configurations())
         return found if reason is None else Factors(reason=reason)
 
     answered = cached_answer("connected configurations", subject, variables, answer)

@@ -23,6 +23,7 @@ from ferroket.ansatz.first_layer import IMMODERATE, FirstLayer, are_moderate
 from ferroket.ansatz.verification import TRACED, Subject, are_traced, cached_answer, mismatch_reason, shapes_of
 from ferroket.ffi import Chains, FirstLayerTables, chain_proposals
 from ferroket.network import Structure, structure
+from ferroket.network.integers import overflow_reason
 from ferroket.operator import compiled
 from ferroket.operator.compiled import LocalStates
 from ferroket.operator.constraints.hilbert import Constraints, allowed, user_constraints
@@ -101,7 +102,8 @@ def structure_of(sampler: Any, model: Any, parameters: Any) -> Structure:
         found = _found_in(subject, parameters)
         if found.first_layer is None:
             return found
-        reason = mismatch_reason(_as_found(found, subject), model.apply, parameters, subject.configurations())
+        reason = overflow_reason(subject, parameters, compiled.local_states(subject.hilbert).extremes)
+        reason = reason or mismatch_reason(_as_found(found, subject), model.apply, parameters, subject.configurations())
         if reason is TRACED:
             return TRACED
         return found if reason is None else _not_updated(reason)

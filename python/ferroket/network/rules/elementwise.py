@@ -64,7 +64,8 @@ def _elementwise(reader: Reader, eqn: Any, inputs: Sequence[Operand]) -> Sequenc
     elif name == "imag":
         result = operands[0][1:]
     elif name == "conj":
-        result = (operands[0][0], e.of("neg", operands[0][1])) if is_complex else operands[0]
+        re, *im = operands[0]
+        result = (re, e.of("neg", *im) if is_complex else e.number(0))
     elif name == "complex":
         result = (*operands[0], *operands[1])
     elif name == "select_n":
