@@ -248,6 +248,8 @@ def test_integers_that_may_wrap_around(n_sites: int, wraps: bool) -> None:
         (lambda x: x * jnp.roll(x, 1), (0.0, 12.0), "mul"),
         (lambda x: x**2 + jnp.int8(7), (0.0, 10.0), None),
         (lambda x: x**3, (0.0, 10.0), "integer_pow"),
+        (lambda x: x**999, (0.0, 10.0), "integer_pow"),
+        (lambda x: x**999, (0.0, 1.0), None),
         (lambda x: x[np.arange(300) % 8].astype(np.int32) * 1000, (0.0, 10.0), None),
         (lambda x: jnp.where(x > 0, x, jnp.int8(-100)) + x, (0.0, 28.0), "add"),
         (lambda x: (x > 0).astype(np.int8) * np.int8(100), (0.0, 100.0), None),

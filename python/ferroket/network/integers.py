@@ -1,6 +1,7 @@
 """How large integers of a network become: the kernels compute with real numbers, which don't wrap around."""
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -43,13 +44,20 @@ def largest(eqn: Any, operands: Sequence[float]) -> float:
     if eqn.outvars[0].aval.dtype == np.bool_ or name in _OF_SIGNS:
         return 1
     if name == "integer_pow":
-        return operands[0] ** eqn.params["y"]
+        return _power(operands[0], eqn.params["y"])
     if name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]
         return math.prod(operands) * math.prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
     if name in _BY_NAME:
         return _BY_NAME[name](operands, [v.aval.size for v in eqn.invars])
     return max(operands) if name in _KEEPING else math.inf
+
+
+def _power(base: float, exponent: int) -> float:
+    try:
+        return base**exponent
+    except OverflowError:
+        return sys.float_info.max
 
 
 def most(dtype: Any, real: Any) -> float:

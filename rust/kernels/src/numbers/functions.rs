@@ -490,7 +490,7 @@ mod tests {
     proptest! {
         /// Of small numbers, too, and up to the largest ones.
         #[test]
-        fn relative_precision(x in -40.0_f64..40.0, decades in 0.0_f64..300.0, large in 700.0_f64..709.78) {
+        fn relative_precision(x in -40.0_f64..40.0, decades in 0.0_f64..290.0, large in 700.0_f64..709.78) {
             let close = |found: f64, expected: f64, x: f64| {
                 assert!((found - expected).abs() <= 2e-15 * expected.abs(), "{found} instead of {expected} at {x}");
             };
@@ -507,7 +507,7 @@ mod tests {
         }
 
         #[test]
-        fn relative_precision_of_single(x in -16.0_f32..16.0, decades in 0.0_f32..35.0, large in 80.0_f32..88.72) {
+        fn relative_precision_of_single(x in -16.0_f32..16.0, decades in 0.0_f32..30.0, large in 80.0_f32..88.72) {
             let close = |found: f32, expected: f64, x: f32| {
                 assert!((f64::from(found) - expected).abs() <= 1e-6 * expected.abs(), "{found} instead of {expected} at {x}");
             };
