@@ -126,6 +126,19 @@ def test_an_eigenstate_stays_what_it_is() -> None:
     np.testing.assert_allclose([energy.mean, energy.variance], [-2, 0], atol=1e-12)
 
 
+@pytest.mark.parametrize("coupling", [np.pi / 7, -np.pi / 7, 1 / 3, -1 / 3])
+@pytest.mark.parametrize("steps", [1, 2])
+def test_an_eigenstate_up_to_rounding(coupling: float, steps: int) -> None:
+    """All amplitudes are equal: the most aligned state of the sector."""
+    hilbert, graph = nk.hilbert.Spin(0.5, 8, total_sz=0), nk.graph.Chain(8)
+    hamiltonian = fk.operator.Heisenberg(hilbert, graph, J=coupling, sign_rule=False)
+    sampler = fk.sampler.MetropolisExchange(hilbert, graph=graph, n_chains=16)
+    state = nk.vqs.MCState(sampler, nk.models.Jastrow(kernel_init=nn.initializers.zeros), n_samples=256, seed=1)
+    step = fk.local_energy.LanczosStep(hamiltonian, steps)
+    energy = step.expect(state, step.coefficients(state))
+    np.testing.assert_allclose([energy.mean, energy.error_of_mean], [8 * coupling, 0], atol=1e-12)
+
+
 def test_what_is_wrong_is_told() -> None:
     hamiltonian = heisenberg()
     with pytest.raises(ValueError, match="steps=0 must be at least 1"):

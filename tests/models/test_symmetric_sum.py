@@ -1,5 +1,6 @@
 """Projections of any model onto representations of groups."""
 
+import itertools
 from typing import Any
 
 import flax.linen as nn
@@ -138,3 +139,56 @@ def test_symmetries_that_are_no_group() -> None:
 def test_parity_of_a_space_without_spins() -> None:
     with pytest.raises(ValueError, match="parity=1 is one of flips of spins"):
         fk.models.symmetrise(CNN(), nk.hilbert.Fock(1, 16), SQUARE.space_group(), parity=1)
+
+
+def swaps(n_sites: int) -> list[np.ndarray]:
+    """Groups of two: nothing, and an exchange of two sites."""
+    identity = np.arange(n_sites)
+    exchanges = [identity.copy() for _ in range(n_sites * (n_sites - 1) // 2)]
+    for row, (i, j) in zip(exchanges, itertools.combinations(range(n_sites), 2), strict=True):
+        row[[i, j]] = j, i
+    return [np.stack([identity, row]) for row in exchanges]
+
+
+SMALL: dict[str, tuple[Any, list[np.ndarray], int | None]] = {
+    "square": (nk.hilbert.Spin(0.5, 9, total_sz=0.5), [nk.graph.Square(3).space_group().to_array()], None),
+    "chain of 4": (nk.hilbert.Spin(0.5, 4), [nk.graph.Chain(4).space_group().to_array()], None),
+    "even": (nk.hilbert.Spin(0.5, 8, total_sz=0), [nk.graph.Chain(8).space_group().to_array()], 1),
+    "odd": (nk.hilbert.Spin(0.5, 8, total_sz=0), [nk.graph.Chain(8).space_group().to_array()], -1),
+    "exchanges": (nk.hilbert.Spin(0.5, 6, total_sz=0), swaps(6), None),
+    "one fermion": (nk.hilbert.SpinOrbitalFermions(5, n_fermions=1), swaps(5), None),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_samples_that_a_symmetry_does_not_change(name: str) -> None:
+    """They tell nothing of a model: a network without symmetries keeps all summands but those of equal images."""
+    hilbert, groups, parity = SMALL[name]
+    model, samples = nk.models.RBM(kernel_init=nn.initializers.normal(0.5)), np.asarray(hilbert.all_states())
+    for group in groups:
+        found = fk.models.symmetrise(model, hilbert, group, parity=parity)
+        variables = found.init(jax.random.key(2), samples)
+        inner = {"params": variables["params"]["module"]}
+        expected = of_all_elements(model, inner, samples, group, np.ones(len(group)))
+        if parity is not None:
+            expected = expected + parity * of_all_elements(model, inner, -samples, group, np.ones(len(group)))
+        psi = np.exp(np.asarray(found.apply(variables, samples)).astype(complex))
+        np.testing.assert_allclose(psi, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+
+
+def test_symmetries_that_are_known_although_they_change_few_samples() -> None:
+    """All exchanges of sites, under which nothing of one fermion's sum over the modes changes."""
+    hilbert = nk.hilbert.SpinOrbitalFermions(5, n_fermions=1)
+    group = np.array(list(itertools.permutations(range(5))))
+    found = fk.models.symmetrise(SumOfModes(), hilbert, group)
+    assert len(np.asarray(found.symmetries)) == 1
+    told = fk.models.symmetrise(SumOfModes(), hilbert, group, invariant_under=group)
+    assert len(np.asarray(told.symmetries)) == 1
+
+
+class SumOfModes(nn.Module):
+    """Of all symmetries there are."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.param("a", nn.initializers.normal(), (1,), float)[0] * x.sum(axis=-1)

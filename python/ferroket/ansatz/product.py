@@ -31,7 +31,9 @@ class _Product(Ansatz):
 
     def amplitudes(self, model: Any, variables: Any, first: jax.Array, step: jax.Array) -> Amplitudes:
         """See :class:`~ferroket.ansatz.Ansatz`."""
-        params = (variables["params"].get(f"models_{number}", {}) for number in range(len(model.models)))
+        # A module that is a factor twice has one set of parameters, under its first number.
+        numbers = (next(n for n, other in enumerate(model.models) if other is factor) for factor in model.models)
+        params = (variables["params"].get(f"models_{number}", {}) for number in numbers)
         factors = zip(_factors(model), params, strict=True)
         return ProductAmplitudes(
             tuple(ansatz.amplitudes(factor, {"params": own}, first, step) for (ansatz, factor), own in factors)

@@ -59,7 +59,7 @@ class SiteOccupations(DiscreteHilbertConstraint):
         Returns:
             Booleans of shape ``(...)``.
         """
-        of_sites = x.reshape(*x.shape[:-1], -1, self.n_orbitals)
+        of_sites = x.reshape(*x.shape[:-1], x.shape[-1] // self.n_orbitals, self.n_orbitals)
         total = of_sites.sum(axis=-2, dtype=np.int32)
         inside = total >= np.array(self.minimum, np.int32)
         if self.maximum is not None:

@@ -61,7 +61,9 @@ class LanczosStep:
         """
         values = self._local_values(state)
         energy = float(jnp.mean(values[1].real))
-        spread = float(jnp.sqrt(jnp.mean(jnp.abs(values[1] - energy) ** 2))) or 1.0
+        spread = float(jnp.sqrt(jnp.mean(jnp.abs(values[1] - energy) ** 2)))
+        if spread <= np.sqrt(np.finfo(values[1].dtype).eps) * float(jnp.abs(values[1]).max()):
+            return np.eye(self.steps + 1)[0]  # An eigenstate: what is left is rounding.
         centred = _powers_of_difference(self.steps + 1, energy, spread)
         krylov = jnp.tensordot(jnp.asarray(centred), jnp.stack(values), axes=1)
         products = np.asarray(jnp.einsum("i...,j...->ij", krylov[:-1].conj(), krylov) / values[0].size)

@@ -29,7 +29,7 @@ def occupations(x: jax.Array) -> jax.Array:
 
 def numbers_on_sites(x: jax.Array, n_sites: int) -> jax.Array:
     """How many fermions there are on each site, ``(..., L)``, for occupations ``(..., N)``."""
-    n: jax.Array = occupations(x).reshape(*x.shape[:-1], -1, n_sites).sum(axis=-2)
+    n: jax.Array = occupations(x).reshape(*x.shape[:-1], x.shape[-1] // n_sites, n_sites).sum(axis=-2)
     return n
 
 

@@ -14,6 +14,8 @@ from ferroket.models.ties import hashable
 _ROUNDING = 1e-8
 """Sums of characters below this are 0."""
 
+_DRAWN, _COMPARED = 64, 16
+"""So many samples are drawn to tell which symmetries a model has, and at most so many of them are compared."""
 _FEW = 8
 """How many products of each element are looked up in the group."""
 
@@ -110,33 +112,55 @@ def symmetrise(
     if parity is not None:
         group, flips = np.concatenate([group, group]), np.repeat([1, -1], len(flips))
         weights = np.concatenate([weights, parity * weights])
-    own = _invariances(module, hilbert, group, flips)
+    agrees, own = _invariances(module, hilbert, group, flips)
     if invariant_under is not None:
         told = {tuple(row) for row in np.asarray(invariant_under).tolist()}
         named = np.array([tuple(row) in told for row in group.tolist()]) & (flips == 1)
-        if (named & ~own).any():
-            wrong = group[np.flatnonzero(named & ~own)[0]].tolist()
+        if (named & ~agrees).any():
+            wrong = group[np.flatnonzero(named & ~agrees)[0]].tolist()
             raise ValueError(f"invariant_under has {wrong}, but the model's amplitudes change under it")
         own = named
     return SymmetricSum(module, *_cosets(group, flips, weights, own))
 
 
-def _invariances(module: Any, hilbert: Any, group: np.ndarray, flips: np.ndarray) -> np.ndarray:
-    """Of which elements a model's ln ψ doesn't depend, whatever its parameters."""
+def _invariances(module: Any, hilbert: Any, group: np.ndarray, flips: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Under which elements ln ψ of some samples doesn't change, and a subgroup of these that the model surely has.
+
+    An element that takes samples to themselves tells nothing of the model: it is one of the subgroup's where it changes
+    two samples at least, and ln ψ of none.
+    """
     keys = jax.random.split(jax.random.key(0), 3)
-    samples = hilbert.random_state(keys[0], 2)
+    drawn = hilbert.random_state(keys[0], _DRAWN)
+    is_identity = (group == np.arange(group.shape[1])).all(axis=1) & (flips == 1)
+    # Of the same dtype, on which the model's precision may depend.
+    moved = drawn[:, group] * flips[:, None].astype(drawn.dtype)
+    changes = np.cumsum((np.asarray(moved) != np.asarray(drawn)[:, None]).any(axis=-1), axis=0)
+    enough = np.flatnonzero((changes[:, ~is_identity] > 1).all(axis=1))
+    count = max(min([*enough, _COMPARED - 1]) + 1, 2)
+    samples, moved = drawn[:count], moved[:count]
     variables = module.init(keys[1], samples)
     leaves, structure = jax.tree.flatten(variables)
     noise = [
         leaf + 0.1 * jax.random.normal(key, leaf.shape, leaf.dtype) if jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf
         for leaf, key in zip(leaves, jax.random.split(keys[2], len(leaves)), strict=True)
     ]
-    # Of the same dtype, on which the model's precision may depend.
-    moved = samples[:, group] * flips[:, None].astype(samples.dtype)
     log_psi = module.apply(jax.tree.unflatten(structure, noise), moved.reshape(-1, group.shape[1]))
     differences = np.asarray(log_psi).reshape(len(samples), -1)
     differences = differences - np.asarray(module.apply(jax.tree.unflatten(structure, noise), samples))[:, None]
-    return np.abs(np.exp(differences) - 1).max(axis=0) < np.sqrt(np.finfo(differences.dtype).eps)
+    agrees = np.abs(np.exp(differences) - 1).max(axis=0) < np.sqrt(np.finfo(differences.dtype).eps)
+    own = agrees & (changes[count - 1] > 1) | is_identity
+    return agrees, own if (own == agrees).all() or _is_group(group[own], flips[own]) else is_identity
+
+
+def _is_group(permutations: np.ndarray, flips: np.ndarray) -> bool:
+    """Whether the products of two of some elements are among them."""
+    elements = {(*row, flip) for row, flip in zip(permutations.tolist(), flips.tolist(), strict=True)}
+    products = (
+        (*row, flip)
+        for permutation, sign in zip(permutations, flips, strict=True)
+        for row, flip in zip(permutation[permutations].tolist(), (sign * flips).tolist(), strict=True)
+    )
+    return all(element in elements for element in products)
 
 
 def _cosets(
