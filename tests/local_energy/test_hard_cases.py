@@ -262,3 +262,26 @@ def test_what_integers_become(function: Any, states: tuple[float, float], name: 
     )
     found = overflow_reason(subject, 1.0, states)
     assert found is None if name is None else f"('{name}')" in str(found)
+
+
+def test_a_factor_twice() -> None:
+    """Flax has one set of parameters for it."""
+    factor = nk.models.RBM()
+    state = make_state(fk.models.Product((factor, nk.models.Jastrow(), factor)))
+    assert "amplitude ratios of Product" in str(fk.explain(state, HEISENBERG))
+    np.testing.assert_allclose(*values(state, HEISENBERG, SPINS.all_states()), rtol=1e-10)
+
+
+def test_no_samples() -> None:
+    hilbert = nk.hilbert.SpinOrbitalFermions(3, s=0.5, n_fermions_per_spin=(1, 2))
+    ring = np.array([[1, 2], [2, 0], [0, 1]])
+    factors = (
+        fk.models.Gutzwiller(hilbert),
+        fk.models.DensityJastrow(hilbert),
+        fk.models.DoublonHolon(hilbert, [ring]),
+    )
+    for dtype in (np.int8, float):
+        x = jnp.asarray(hilbert.all_states(), dtype)
+        for model in (*factors, fk.models.Product(factors)):
+            assert model.apply(model.init(jax.random.key(0), x), x[:0]).shape == (0,)
+    assert fk.hilbert.SiteOccupations(3, maximum=1)(np.zeros((0, 6), np.int8)).shape == (0,)
