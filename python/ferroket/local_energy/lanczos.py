@@ -54,7 +54,7 @@ class LanczosStep:
             state: A variational state with samples of ``|ψ|²``, :class:`netket.vqs.MCState`.
 
         Returns:
-            c of 1, H, …, ``(steps + 1,)``, up to a factor.
+            c of 1, H, …, ``(steps + 1,)``, up to a factor; 1, 0, … for an eigenstate, up to rounding.
 
         Raises:
             TypeError: The state has no samples.

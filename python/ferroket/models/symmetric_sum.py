@@ -126,8 +126,9 @@ def symmetrise(
 def _invariances(module: Any, hilbert: Any, group: np.ndarray, flips: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Under which elements ln ψ of some samples doesn't change, and a subgroup of these that the model surely has.
 
-    An element that takes samples to themselves tells nothing of the model: it is one of the subgroup's where it changes
-    two samples at least, and ln ψ of none.
+    A sample that an element takes to itself tells nothing of the model. An element counts where at least two samples
+    change under it, and ln ψ of none does. If those that count are no group, only the identity is left: then nothing
+    of the sum is left out, which costs time and is right.
     """
     keys = jax.random.split(jax.random.key(0), 3)
     drawn = hilbert.random_state(keys[0], _DRAWN)
