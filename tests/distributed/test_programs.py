@@ -251,6 +251,8 @@ ENTRY %main.0_spmd (x: f32[]) -> f32[] {{
         ("%y = f32[] while(%x), condition=%c, body=%loop", True),
         ("%y = f32[] conditional(%x), branch_computations={%other, %sums}", True),
         ("%y = f32[] call(%x), to_apply=%add", False),
+        # Attributes of a call, of which each letter was once looked at as often as there are letters.
+        pytest.param(f'%y = f32[] custom-call(%x), backend_config="{"w" * 500_000}"', False, id="long"),
     ],
 )
 def test_markers_that_come_late(before: str, is_late: bool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,7 +167,10 @@ def _user_line() -> str:
 
 
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.-]+) \(.*\) -> .*\{$", re.MULTILINE)
-_CALLEE = re.compile(r"(?:to_apply|calls|body|condition|\w+_computation)=%?([\w.-]+)|%?([\w.-]+)(?=[,}])")
+# Each name is looked at once, from its beginning: a constant or a call's attributes may be one of a million letters.
+_CALLEE = re.compile(
+    r"\b(?:to_apply|calls|body|condition|\w++(?<=_computation))=%?([\w.-]++)|(?<![\w.-])%?([\w.-]++)(?=[,}])"
+)
 
 
 def compare_late_marker(hlo: str, is_collective: Callable[[str], bool]) -> None:
