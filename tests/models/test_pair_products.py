@@ -74,20 +74,38 @@ def test_projected_states_are_sums_of_condensates(general):
         both = np.concatenate([permutation, permutation + SITES])
         expected = expected + character * condensate(f[np.ix_(both, both)], 2, SPACE)
     check(psi, expected)
-    # It has the momentum: to move all fermions by a site multiplies it by a phase.
+    check_momentum(psi)
+
+
+def check_momentum(psi):
+    """To move all fermions by a site multiplies the state by the phase of the characters."""
     both = np.concatenate([ROTATIONS[1], ROTATIONS[1] + SITES])
-    creators = nk.operator.FermionOperator2nd
-    moved = 0
+    moved = np.zeros_like(psi)
     for number, state in enumerate(np.asarray(SPACE.all_states())):
-        order = np.argsort(both[np.flatnonzero(state)])
-        sign = np.linalg.det(np.eye(len(order))[order])
+        places = both[np.flatnonzero(state)]
+        sign = round(np.linalg.det(np.eye(len(places))[np.argsort(places)]))
         image = np.zeros_like(state)
-        image[both[np.flatnonzero(state)]] = 1
-        where = SPACE.states_to_numbers(image)
-        moved = moved + np.conj(psi[number]) * sign * psi[where]
-    phase = moved / np.vdot(psi, psi)
-    assert abs(phase) == pytest.approx(1)
-    assert creators is not None
+        image[places] = 1
+        moved[SPACE.states_to_numbers(image)] = sign * psi[number]
+    np.testing.assert_allclose(moved, CHARACTERS[1] * psi, atol=1e-12)
+
+
+def test_the_product_of_pairs_and_a_machine_is_projected():
+    machine = nk.models.RBM(param_dtype=float, kernel_init=jax.nn.initializers.normal(0.3))
+    model = fk.models.PairProduct(SPACE, symmetries=ROTATIONS, characters=CHARACTERS, correlations=machine)
+    x = np.asarray(SPACE.all_states())
+    variables = model.init(jax.random.key(5), x[:1])
+    psi = np.exp(model.apply(variables, x))
+    params, expected = variables["params"], 0
+    for permutation, character in zip(ROTATIONS, CHARACTERS, strict=True):
+        both = np.concatenate([permutation, permutation + SITES])
+        moved = np.zeros_like(x)
+        moved[:, both] = x
+        factor = np.exp(machine.apply({"params": params["correlations"]}, moved))
+        f = matrix_of(model, params["pairs"])[np.ix_(both, both)]
+        expected = expected + character * factor * condensate(f, 2, SPACE)
+    check(psi, expected)
+    check_momentum(psi)
 
 
 def total_spin_squared(space) -> np.ndarray:
@@ -178,6 +196,7 @@ def test_factors_are_their_definitions():
         {"param_dtype": complex},
         {"translations": ROTATIONS},
         {"symmetries": ROTATIONS, "characters": CHARACTERS},
+        {"symmetries": ROTATIONS, "characters": CHARACTERS, "correlations": nk.models.RBM(param_dtype=float)},
         {"general": True},
         {"rotations": fk.models.spin_rotations(0, 2)},
     ],
@@ -188,6 +207,22 @@ def test_ratios_are_known(settings):
         variables = model.init(jax.random.key(2), SPACE.all_states()[:1])
         ansatz, reasons = find(model, variables, SPACE)
         assert ansatz is not None, reasons
+
+
+@pytest.mark.parametrize(
+    ("correlations", "reason"),
+    [
+        (nk.models.RBM(param_dtype=complex), "known for RBM and RBMSymm of real parameters, not RBM"),
+        (nk.models.Jastrow(), "known for RBM and RBMSymm of real parameters, not Jastrow"),
+        (nk.models.MLP(), "of the pairs' correlations, netket's MLP is none of the models"),
+    ],
+)
+def test_other_correlations_are_networks(correlations, reason):
+    model = fk.models.PairProduct(SPACE, symmetries=ROTATIONS, correlations=correlations)
+    variables = model.init(jax.random.key(2), SPACE.all_states()[:1])
+    ansatz, (found, *_) = find(model, variables, SPACE)
+    assert ansatz is None
+    assert reason in found
 
 
 @pytest.mark.parametrize("settings", [{}, {"general": True}, {"rotations": fk.models.spin_rotations(0, 2)}])
@@ -241,6 +276,10 @@ def test_what_is_wrong_is_named():
         init(fk.models.PairProduct(SPACE, rotations=np.ones(3)))
     with pytest.raises(ValueError, match="rotations around one axis project pairs of unequal spins alone"):
         init(fk.models.PairProduct(SPACE, rotations=fk.models.spin_rotations(0, 2), general=True))
+    with pytest.raises(TypeError, match=r"correlations are a linen module, such as nk.models.RBM"):
+        init(fk.models.PairProduct(SPACE, correlations=np.cos))
+    with pytest.raises(ValueError, match="correlations are projected with pairs of unequal spins alone"):
+        init(fk.models.PairProduct(SPACE, correlations=nk.models.RBM(), general=True))
     with pytest.raises(ValueError, match=r"signs are 1 or −1, but got 1j"):
         init(fk.models.PairProduct(SPACE, general=True, signs=np.full((1, SITES), 1j)))
     with pytest.raises(ValueError, match=r"angles and weights of rotations are finite real numbers"):

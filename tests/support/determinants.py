@@ -17,6 +17,8 @@ THREE_SPINS = nk.hilbert.SpinOrbitalFermions(3, s=1, n_fermions_per_spin=(2, 0, 
 RING = np.array([np.roll(np.arange(4), shift) for shift in range(4)])
 """The translations of four sites."""
 
+_ON_BOTH_SPINS = nk.utils.HashableArray(np.concatenate([RING, RING + 4], axis=1)[::2])
+
 _UNRESTRICTED: dict[str, Any] = {"restricted": False}
 _GENERALIZED: dict[str, Any] = {"restricted": False, "generalized": True}
 
@@ -60,6 +62,20 @@ MODELS = {
     "pairs": fk.models.PairProduct(BALANCED),
     "pairs, complex": fk.models.PairProduct(BALANCED, param_dtype=complex),
     "pairs, projected": fk.models.PairProduct(BALANCED, symmetries=RING, characters=[1, -1, 1, -1]),
+    "pairs with an RBM, projected": fk.models.PairProduct(
+        BALANCED,
+        symmetries=RING,
+        characters=[1, -1, 1, -1],
+        correlations=nk.models.RBMSymm(symmetries=_ON_BOTH_SPINS, param_dtype=float),
+    ),
+    "pairs with an RBM, projected, complex": fk.models.Product(
+        (
+            fk.models.PairProduct(
+                BALANCED, symmetries=RING[:3], correlations=nk.models.RBM(param_dtype=float), param_dtype=complex
+            ),
+            fk.models.Gutzwiller(BALANCED),
+        )
+    ),
     "pairs, general": fk.models.PairProduct(BALANCED, general=True),
     "pairs, spinless, complex": fk.models.PairProduct(PAIRED, general=True, param_dtype=complex),
     # No symmetry makes any ψ vanish.

@@ -16,6 +16,7 @@ from ferroket.ansatz import (
 )
 from ferroket.ansatz.amplitudes import (
     Amplitudes,
+    CorrelatedAmplitudes,
     DoublonHolonAmplitudes,
     JastrowAmplitudes,
     ModulusAndPhase,
@@ -29,6 +30,7 @@ from ferroket.ansatz.registry import Ansatz, register
 __all__ = [
     "Amplitudes",
     "Ansatz",
+    "CorrelatedAmplitudes",
     "DoublonHolonAmplitudes",
     "JastrowAmplitudes",
     "ModulusAndPhase",

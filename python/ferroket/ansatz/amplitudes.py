@@ -229,15 +229,61 @@ class SlaterAmplitudes(Amplitudes):
 
     def log_psi(self, n: jax.Array) -> jax.Array:
         """See :class:`Amplitudes`."""
+        return jax.nn.logsumexp(self.log_each(n), axis=0)
+
+    def log_each(self, n: jax.Array) -> jax.Array:
+        """The logarithms of the determinants, ``(D, b)``."""
         n = n > 0
         if self.holes is not None:
             n ^= jnp.arange(n.shape[-1]) >= self.holes
-        of_each = [log_determinants(n, orbitals) for orbitals in zip(*self.orbitals, strict=True)]
-        return jax.nn.logsumexp(jnp.stack(of_each), axis=0)
+        return jnp.stack([log_determinants(n, orbitals) for orbitals in zip(*self.orbitals, strict=True)])
 
     def log_modulus(self) -> Amplitudes:
         """Itself: the modulus of a determinant depends on the phases of the orbitals."""
         return self
+
+
+@dataclass(frozen=True)
+class CorrelatedAmplitudes(Amplitudes):
+    """ψ(n) = Σ_d ψ_d(n) φ(T_d n): determinants, each times a restricted Boltzmann machine where the sites are moved.
+
+    Args:
+        determinants: ψ_d.
+        rbm: φ, of real numbers.
+        permutations: Where each site goes, ``(D, N)`` of integers.
+    """
+
+    determinants: SlaterAmplitudes
+    rbm: RBMAmplitudes
+    permutations: np.ndarray
+
+    kernel = "correlated"
+
+    @property
+    def is_sum(self) -> bool:
+        """See :class:`Amplitudes`."""
+        return self.determinants.is_sum
+
+    def arrays(self) -> list[jax.Array]:
+        """See :class:`Amplitudes`."""
+        return self.determinants.arrays() + self.rbm.arrays()
+
+    def attributes(self) -> dict[str, Attribute]:
+        """See :class:`Amplitudes`."""
+        return {**self.determinants.attributes(), "permutations": tuple(self.permutations.ravel().tolist())}
+
+    def log_psi(self, n: jax.Array) -> jax.Array:
+        """See :class:`Amplitudes`."""
+        moved = n[:, np.argsort(self.permutations, axis=1)].swapaxes(0, 1)
+        return jax.nn.logsumexp(self.determinants.log_each(n) + jax.vmap(self.rbm.log_psi)(moved), axis=0)
+
+    def log_modulus(self) -> Amplitudes:
+        """Itself: the modulus of a sum depends on the phases of its summands."""
+        return self
+
+    def for_kernels(self) -> Amplitudes:
+        """A product of this one: kernels take it as a factor."""
+        return ProductAmplitudes((self,))
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,23 @@ import numpy as np
 
 from ferroket.ansatz.amplitudes import (
     Amplitudes,
+    CorrelatedAmplitudes,
     DoublonHolonAmplitudes,
     JastrowAmplitudes,
     PfaffianAmplitudes,
+    RBMAmplitudes,
     SlaterAmplitudes,
 )
-from ferroket.ansatz.registry import Almost, Ansatz, other_type, register
+from ferroket.ansatz.registry import Almost, Ansatz, of_model, other_type, register
 from ferroket.ansatz.slater import other_space
 from ferroket.models import DensityJastrow, DoublonHolon, Gutzwiller, PairProduct
-from ferroket.models.pair_product import as_precise, pair_matrices, pairs_equal_spins, weights_of
+from ferroket.models.pair_product import (
+    as_precise,
+    mode_permutations,
+    pair_matrices,
+    pairs_equal_spins,
+    weights_of,
+)
 from ferroket.models.ties import parameters_of_densities, parameters_of_sites
 
 
@@ -32,7 +40,7 @@ class _PairProduct(Ansatz):
 
     def unsupported_reason(self, model: Any) -> str | None:
         """See :class:`~ferroket.ansatz.Ansatz`."""
-        return other_type(model, PairProduct)
+        return other_type(model, PairProduct) or _of_correlations(model.correlations)
 
     def why_not_on(self, model: Any, hilbert: Any) -> str | None:
         """See :class:`~ferroket.ansatz.Ansatz`."""
@@ -49,7 +57,26 @@ class _PairProduct(Ansatz):
         if (weights != 1).any():
             precise = as_precise(weights, f.dtype)
             orbitals = orbitals.astype(precise.dtype).at[:, :, 0].multiply(precise[:, None])
-        return SlaterAmplitudes((orbitals,), holes=f.shape[-1])
+        determinants = SlaterAmplitudes((orbitals,), holes=f.shape[-1])
+        if model.correlations is None:
+            return determinants
+        ansatz, params = of_model(model.correlations)[0], variables["params"]["correlations"]
+        assert ansatz is not None, "the model is known"
+        rbm = ansatz.amplitudes(model.correlations, {"params": params}, first, step)
+        assert isinstance(rbm, RBMAmplitudes), "those of an RBM"
+        return CorrelatedAmplitudes(determinants, rbm, mode_permutations(model))
+
+
+def _of_correlations(model: Any) -> str | None:
+    """Why the correlations of pairs aren't known; None if they are, or if there are none."""
+    if model is None:
+        return None
+    ansatz, reasons = of_model(model)
+    if ansatz is None:
+        return Almost(f"of the pairs' correlations, {reasons[0]}", reasons[0].kind)
+    if ansatz.name not in {"RBM", "RBMSymm"} or jnp.issubdtype(model.param_dtype, jnp.complexfloating):
+        return Almost(f"the correlations of pairs are known for RBM and RBMSymm of real parameters, not {ansatz.name}")
+    return None
 
 
 class _DensityJastrow(Ansatz):

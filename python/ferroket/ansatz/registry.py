@@ -73,8 +73,8 @@ class Ansatz(ABC):
 
         Returns:
             :class:`RBMAmplitudes`, :class:`ModulusAndPhase`, :class:`JastrowAmplitudes`,
-            :class:`DoublonHolonAmplitudes`, :class:`SlaterAmplitudes`, :class:`PfaffianAmplitudes` or
-            :class:`ProductAmplitudes`.
+            :class:`DoublonHolonAmplitudes`, :class:`SlaterAmplitudes`, :class:`CorrelatedAmplitudes`,
+            :class:`PfaffianAmplitudes` or :class:`ProductAmplitudes`.
         """
 
 

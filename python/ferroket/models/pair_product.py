@@ -40,17 +40,22 @@ class PairProduct(nn.Module):
     With ``rotations`` of all spins around the y axis it is projected onto a total spin, too, see
     :func:`spin_rotations`: then each summand pairs equal spins, and is a Pfaffian.
 
+    With ``correlations``, a model φ, their product is projected, :math:`\psi(n) = \sum_g \chi_g\, \phi(T_g n) \det
+    f^g_{R_\uparrow R_\downarrow}`, where :math:`T_g` takes what is on site i to site g(i): Y. Nomura and M. Imada,
+    Phys. Rev. X 11, 031034 (2021), whose φ is a restricted Boltzmann machine. Other correlations are factors beside it:
+    ``Product((PairProduct(hilbert), Gutzwiller(hilbert), DensityJastrow(hilbert)))``.
+
     The parameter is ``pairs``: f, ``(L L,)``, row by row; or one number for each orbit of pairs of sites under the
-    translations. If it is general, one number for each orbit of unordered pairs of modes that isn't 0. Correlations
-    are factors beside it: ``Product((PairProduct(hilbert), Gutzwiller(hilbert), DensityJastrow(hilbert)))``.
+    translations. If it is general, one number for each orbit of unordered pairs of modes that isn't 0. Those of
+    φ are named ``correlations``.
 
     Raises:
         TypeError: When its parameters are made, if the Hilbert space isn't one of fermions, or has no fixed number of
-            them.
+            them; if correlations are no linen module.
         ValueError: Alike, if there are no two spins with as many fermions, or, if it is general, an odd number of
             fermions; if translations or symmetries aren't permutations of the sites, or there are other numbers of
             characters or of signs; if rotations aren't pairs of an angle and a weight, or pairs are general beside
-            them.
+            them; if there are correlations beside general pairs or rotations.
     """
 
     hilbert: Any
@@ -77,6 +82,10 @@ class PairProduct(nn.Module):
     """Angles around the y axis that all spins are turned by, and their weights, ``(Q, 2)``, see
     :func:`spin_rotations`; none by default."""
 
+    correlations: nn.Module | None = None
+    """φ: a linen module that gives ln φ of occupations ``(..., 2 L)``, such as :class:`netket.models.RBM` with real
+    parameters. None by default."""
+
     kernel_init: Any = nn.initializers.normal(1.0)
     """Initialises f."""
 
@@ -101,6 +110,7 @@ class PairProduct(nn.Module):
                 "are others, too"
             )
         check_rotations(self)
+        check_correlations(self)
         if self.hilbert.n_fermions and not n_parameters(self):
             raise ValueError("no pair is left: translations take each pair of modes to minus itself")
         self.pairs = self.param("pairs", self.kernel_init, (n_parameters(self),), self.param_dtype)
@@ -113,6 +123,9 @@ class PairProduct(nn.Module):
         first, second = jnp.split(x[..., None, :], 2, axis=-1)
         rows = occupied_rows(f, first, self.hilbert.n_fermions_per_spin[0])
         log_psi = logdet(occupied_rows(rows.swapaxes(-1, -2), second, self.hilbert.n_fermions_per_spin[1]))
+        if self.correlations is not None:
+            moved = x[..., np.argsort(mode_permutations(self), axis=-1)]
+            log_psi += self.correlations(moved.reshape(-1, x.shape[-1])).reshape(log_psi.shape)
         return log_sum(log_psi, as_precise(weights, f.dtype))
 
 
@@ -162,6 +175,19 @@ def check_rotations(model: PairProduct) -> None:
         )
 
 
+def check_correlations(model: PairProduct) -> None:
+    """Raises an error unless a pair product's correlations are such, or there are none."""
+    if model.correlations is None:
+        return
+    if not isinstance(model.correlations, nn.Module):
+        raise TypeError(f"correlations are a linen module, such as nk.models.RBM(), but got {model.correlations!r}")
+    if pairs_equal_spins(model):
+        raise ValueError(
+            "correlations are projected with pairs of unequal spins alone: take general=False and no rotations, or a "
+            "Product of both, in which they are a factor of the projected pairs"
+        )
+
+
 def pairs_equal_spins(model: PairProduct) -> bool:
     """Whether ψ is made of Pfaffians: pairs are general, or are turned."""
     return model.general or model.rotations is not None
@@ -201,6 +227,12 @@ def projection(model: PairProduct) -> tuple[np.ndarray, np.ndarray]:
     return permutations, characters
 
 
+def mode_permutations(model: PairProduct) -> np.ndarray:
+    """Where each mode of both spins goes, for each of the symmetries: ``(G, 2 L)``."""
+    permutations = permutations_of(model.symmetries, model.hilbert.n_orbitals)
+    return np.concatenate([permutations, permutations + model.hilbert.n_orbitals], axis=1)
+
+
 def weights_of(model: PairProduct) -> np.ndarray:
     """What the summands of ψ are multiplied with, ``(D,)``: characters, each times the weight of a rotation."""
     _, characters = projection(model)
@@ -230,7 +262,7 @@ def pair_arguments(model: PairProduct, pairs: jax.Array) -> PairArguments:
     signs = _signs(model, permutations)
     if not model.general:
         index, factors = _turned(orbits, sign, np.asarray(model.rotations)[:, 0])
-        permutations = np.concatenate([permutations, permutations + len(orbits)], axis=1)
+        permutations = mode_permutations(model)
         signs = np.tile(signs, 2)
     weights = weights_of(model)
     precise = as_precise(weights, pairs.dtype)

@@ -98,6 +98,9 @@ _ON_FERMIONS: dict[str, Model] = {
     "fk.models.PairProduct(rotations=…)": lambda system: models.PairProduct(
         system.hilbert, rotations=models.spin_rotations(0, 4)
     ),
+    "fk.models.PairProduct(correlations=RBM)": lambda system: models.PairProduct(
+        system.hilbert, symmetries=_square(), correlations=nk.models.RBM(param_dtype=float)
+    ),
     "fk.models.Gutzwiller": _of_sites(models.Gutzwiller),
     "fk.models.DensityJastrow": _of_sites(models.DensityJastrow),
     "fk.models.DoublonHolon": _doublons,

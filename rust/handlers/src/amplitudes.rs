@@ -166,6 +166,25 @@ impl SlaterArguments<AnyBuffer<'_>> {
     }
 }
 
+/// Determinants, each times a restricted Boltzmann machine of real numbers at a configuration whose sites are moved: the tables of
+/// [`SlaterArguments`] and [`RbmArguments`], and an attribute: for each determinant where each site goes.
+pub(crate) struct CorrelatedArguments<B> {
+    pub(crate) slater: SlaterArguments<B>,
+    pub(crate) rbm: RbmArguments<B>,
+    pub(crate) permutations: Vec<usize>,
+}
+
+impl<'a, B: Table<'a>> CorrelatedArguments<B> {
+    /// With names of attributes that begin alike.
+    pub(crate) fn read(frame: &Frame, args: &mut Arguments<'_, 'a>, prefix: &str) -> Result<Self, Error> {
+        let (slater, rbm) = (SlaterArguments::read(frame, args, prefix)?, RbmArguments::read(args)?);
+        // No site has a negative number; too large ones are an error further on.
+        let number = |n| usize::try_from(n).unwrap_or(usize::MAX);
+        let permutations = frame.attr_i64s(&format!("{prefix}permutations"))?.into_iter().map(number).collect();
+        Ok(Self { slater, rbm, permutations })
+    }
+}
+
 /// The tables `pairs (P, D, N, N)` and `weights (P, D)` of D Pfaffians, and an attribute: how many fermions there are.
 pub(crate) struct PfaffianArguments<B> {
     pub(crate) pairs: B,

@@ -1,10 +1,12 @@
 //! Products of amplitudes, as handlers take them: the tables of all factors, one after the other.
 
 use crate::amplitudes::{
-    DoublonHolonArguments, JastrowArguments, PfaffianArguments, RbmArguments, SlaterArguments, Table,
+    CorrelatedArguments, DoublonHolonArguments, JastrowArguments, PfaffianArguments, RbmArguments, SlaterArguments,
+    Table,
 };
 use crate::errors::invalid;
 use crate::rules::real_numbers;
+use ferroket_kernels::amplitudes::correlated::{self, Correlated};
 use ferroket_kernels::amplitudes::doublon_holon::{self, DoublonHolon, DoublonHolonTables};
 use ferroket_kernels::amplitudes::fermions::{self, Fermions};
 use ferroket_kernels::amplitudes::jastrow::{self, JastrowTables};
@@ -36,11 +38,12 @@ enum FactorArguments {
     DoublonHolon(DoublonHolonArguments<Doubles>),
     Slater(SlaterArguments<Doubles>),
     Pfaffian(PfaffianArguments<Doubles>),
+    Correlated(CorrelatedArguments<Doubles>),
 }
 
 /// The tables of all factors: those of an RBM, a Jastrow amplitude, determinants or Pfaffians, as the handlers of each have them, and
-/// [`DoublonHolonArguments`], of float32 or float64. Attributes `factors`, their names, and those of factor i, as `i_pairs`,
-/// `i_fermions`, `i_holes` and `i_shells`.
+/// [`DoublonHolonArguments`] and [`CorrelatedArguments`], of float32 or float64. Attributes `factors`, their names, and those of factor i, as `i_pairs`,
+/// `i_fermions`, `i_holes`, `i_shells` and `i_permutations`.
 pub(crate) struct ProductArguments(Vec<FactorArguments>);
 
 impl ProductArguments {
@@ -54,8 +57,11 @@ impl ProductArguments {
             }
             "slater" => SlaterArguments::read(frame, args, &format!("{place}_")).map(FactorArguments::Slater),
             "pfaffian" => PfaffianArguments::read(frame, args, &format!("{place}_")).map(FactorArguments::Pfaffian),
+            "correlated" => {
+                CorrelatedArguments::read(frame, args, &format!("{place}_")).map(FactorArguments::Correlated)
+            }
             _ => Err(Error::invalid(format!(
-                "there is no factor '{name}', but 'rbm', 'jastrow', 'doublon_holon', 'slater' and 'pfaffian'"
+                "there is no factor '{name}', but 'rbm', 'jastrow', 'doublon_holon', 'slater', 'pfaffian' and 'correlated'"
             ))),
         };
         names.map(read).collect::<Result<_, _>>().map(Self)
@@ -80,6 +86,8 @@ pub(crate) enum Ansatz<'a> {
     ComplexSlater(Slater<Complex<f64>>),
     RealPfaffians(Pfaffians<f64>),
     ComplexPfaffians(Pfaffians<Complex<f64>>),
+    RealCorrelated(Correlated<'a, Slater<f64>>),
+    ComplexCorrelated(Correlated<'a, Slater<Complex<f64>>>),
 }
 
 impl<'a> Ansatz<'a> {
@@ -129,6 +137,22 @@ impl<'a> Ansatz<'a> {
                     Pfaffians::new::<f64, 2>(tables, sites).map(Self::ComplexPfaffians)
                 }
             }
+            FactorArguments::Correlated(CorrelatedArguments { slater, rbm, permutations }) => {
+                let (orbitals, determinants) = (&slater.orbitals.numbers, slater.orbitals.dims[1]);
+                let tables = SlaterTables { orbitals, determinants, fermions: &slater.fermions, holes: slater.holes };
+                let RbmArguments { theta, delta, bias } = rbm;
+                let units = theta.dims[1];
+                let rbm = RbmTables { theta: &theta.numbers, delta: &delta.numbers, bias: &bias.numbers, units };
+                Rbm::new(rbm, sites).and_then(|rbm| {
+                    if slater.orbitals.dims[0] == 1 {
+                        let slater = Slater::new::<f64, 1>(tables, sites)?;
+                        Correlated::new(slater, rbm, permutations.clone(), sites).map(Self::RealCorrelated)
+                    } else {
+                        let slater = Slater::new::<f64, 2>(tables, sites)?;
+                        Correlated::new(slater, rbm, permutations.clone(), sites).map(Self::ComplexCorrelated)
+                    }
+                })
+            }
         };
         ansatz.map_err(|error| invalid(&error))
     }
@@ -147,6 +171,8 @@ impl<'a> Ansatz<'a> {
             Self::ComplexSlater(slater) => slater.numbers(),
             Self::RealPfaffians(pfaffians) => pfaffians.numbers(),
             Self::ComplexPfaffians(pfaffians) => pfaffians.numbers(),
+            Self::RealCorrelated(correlated) => correlated.numbers(),
+            Self::ComplexCorrelated(correlated) => correlated.numbers(),
         }
     }
 
@@ -164,6 +190,8 @@ impl<'a> Ansatz<'a> {
             Self::ComplexSlater(slater) => Factor::ComplexSlater(fermions::Amplitudes::new(slater)),
             Self::RealPfaffians(pfaffians) => Factor::RealPfaffians(fermions::Amplitudes::new(pfaffians)),
             Self::ComplexPfaffians(pfaffians) => Factor::ComplexPfaffians(fermions::Amplitudes::new(pfaffians)),
+            Self::RealCorrelated(sum) => Factor::RealCorrelated(correlated::Amplitudes::new(sum)),
+            Self::ComplexCorrelated(sum) => Factor::ComplexCorrelated(correlated::Amplitudes::new(sum)),
         }
     }
 
@@ -180,6 +208,8 @@ impl<'a> Ansatz<'a> {
             Self::ComplexPfaffians(pfaffians) => {
                 Some(WalkingFactor::ComplexPfaffians(fermions::Walker::new(pfaffians)))
             }
+            Self::RealCorrelated(sum) => Some(WalkingFactor::RealCorrelated(correlated::Walker::new(sum))),
+            Self::ComplexCorrelated(sum) => Some(WalkingFactor::ComplexCorrelated(correlated::Walker::new(sum))),
             Self::PairOfRbms(_) | Self::ComplexJastrow(_) | Self::ComplexDoublonHolon(_) => None,
         }
     }

@@ -180,6 +180,7 @@ impl<R: Ratios> Sums<'_, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::amplitudes::correlated::{self, Correlated};
     use crate::amplitudes::doublon_holon::{self, DoublonHolon};
     use crate::amplitudes::fermions::{self, Orbital};
     use crate::amplitudes::jastrow;
@@ -187,8 +188,8 @@ mod tests {
     use crate::amplitudes::rbm::{self, Rbm};
     use crate::amplitudes::slater::Slater;
     use crate::amplitudes::testing::{
-        RandomDoublonHolon, RandomJastrow, RandomPfaffians, RandomRbm, RandomSlater, log_cosh_of_complex,
-        log_cosh_of_pair, log_cosh_of_real,
+        RandomCorrelated, RandomDoublonHolon, RandomJastrow, RandomPfaffians, RandomRbm, RandomSlater,
+        log_cosh_of_complex, log_cosh_of_pair, log_cosh_of_real,
     };
     use crate::connected::terms::TermTables;
     use crate::numbers::{Algebra, Complexes, Real, RealPairs, Reals, each_level};
@@ -326,6 +327,19 @@ mod tests {
             self.compare(samples, ratios, tolerance, |sample| random.psi(sample).ln());
         }
 
+        fn compare_correlated<E: Orbital, const P: usize>(
+            &self,
+            random: &RandomCorrelated<P>,
+            samples: &[Vec<LocalIndex>],
+            tolerance: f64,
+        ) {
+            let sites = self.sites.len();
+            let slater = Slater::<E>::new::<f64, P>(random.slater.tables(), sites).expect("tables");
+            let rbm = Rbm::new(random.rbm.tables(), sites).expect("tables");
+            let of = Correlated::new(slater, rbm, random.permutations.clone(), sites).expect("permutations");
+            self.compare(samples, correlated::Amplitudes::new(&of), tolerance, |sample| random.psi(sample).ln());
+        }
+
         fn local_values(&self, samples: &[Vec<LocalIndex>], ratios: &mut impl Ratios) -> Vec<Complex<f64>> {
             let mut local = vec![Complex::new(7.0, 7.0); samples.len()];
             let terms = self.terms();
@@ -383,6 +397,23 @@ mod tests {
             // Where ψ is nearly 0 ratios are large, and their errors larger.
             operator.compare_slater::<f64, 1>(&real, &samples, 1e-9);
             operator.compare_slater::<Complex<f64>, 2>(&complex, &samples, 1e-9);
+        }
+
+        #[test]
+        fn local_values_of_correlated_determinants(
+            modes in 1_usize..=6, fermions in proptest::collection::vec(0.0..=1.0_f64, 1..=2), determinants in 1_usize..=4,
+            groups in 0_usize..=12, samples in 0_usize..=150, holes in 0_usize..=12,
+            scale in prop_oneof![Just(0.1_f64), Just(0.7), Just(6.0)], seed: u64
+        ) {
+            let rng = &mut StdRng::seed_from_u64(seed);
+            let fermions: Vec<usize> = fermions.iter().map(|share: &f64| (share * modes as f64).round() as usize).collect();
+            let operator = Operator::random(rng, modes * fermions.len(), groups);
+            let mut real = RandomCorrelated::<1>::new(rng, modes, determinants, &fermions, scale);
+            let mut complex = RandomCorrelated::<2>::new(rng, modes, determinants, &fermions, scale);
+            (real.slater.holes, complex.slater.holes) = (holes, holes);
+            let samples: Vec<_> = (0..samples).map(|_| real.slater.sample(rng)).collect();
+            operator.compare_correlated::<f64, 1>(&real, &samples, 1e-9);
+            operator.compare_correlated::<Complex<f64>, 2>(&complex, &samples, 1e-9);
         }
 
         #[test]

@@ -3,6 +3,7 @@
 //! What is asked of them is [`Ratios`] of many samples, for [`local_values`], and a [`Walker`] along a Markov chain.
 //! Of a network whose ratios aren't known the [`FirstLayer`] may be.
 
+pub mod correlated;
 pub mod doublon_holon;
 pub mod fermions;
 mod first_layer;

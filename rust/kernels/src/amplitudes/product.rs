@@ -3,7 +3,9 @@
 use crate::Error;
 use crate::amplitudes::pfaffian::Pfaffians;
 use crate::amplitudes::slater::Slater;
-use crate::amplitudes::{self, AmplitudeRatio, RATIOS_PER_BLOCK, Ratios, doublon_holon, fermions, jastrow, rbm};
+use crate::amplitudes::{
+    self, AmplitudeRatio, RATIOS_PER_BLOCK, Ratios, correlated, doublon_holon, fermions, jastrow, rbm,
+};
 use crate::connected::terms::BLOCK;
 use crate::numbers::{Complexes, RealPairs, Reals};
 use crate::sites::LocalIndex;
@@ -140,7 +142,9 @@ factors! {
     RealSlater: fermions::Amplitudes<'a, Slater<f64>>,
     ComplexSlater: fermions::Amplitudes<'a, Slater<Complex<f64>>>,
     RealPfaffians: fermions::Amplitudes<'a, Pfaffians<f64>>,
-    ComplexPfaffians: fermions::Amplitudes<'a, Pfaffians<Complex<f64>>>;
+    ComplexPfaffians: fermions::Amplitudes<'a, Pfaffians<Complex<f64>>>,
+    RealCorrelated: correlated::Amplitudes<'a, Slater<f64>>,
+    ComplexCorrelated: correlated::Amplitudes<'a, Slater<Complex<f64>>>;
     RealRbm: rbm::Walker<'a, f64, Reals, 1>,
     ComplexRbm: rbm::Walker<'a, f64, Complexes, 2>,
     Jastrow: jastrow::Walker<'a, f64>,
@@ -148,7 +152,9 @@ factors! {
     RealSlater: fermions::Walker<'a, Slater<f64>>,
     ComplexSlater: fermions::Walker<'a, Slater<Complex<f64>>>,
     RealPfaffians: fermions::Walker<'a, Pfaffians<f64>>,
-    ComplexPfaffians: fermions::Walker<'a, Pfaffians<Complex<f64>>>
+    ComplexPfaffians: fermions::Walker<'a, Pfaffians<Complex<f64>>>,
+    RealCorrelated: correlated::Walker<'a, Slater<f64>>,
+    ComplexCorrelated: correlated::Walker<'a, Slater<Complex<f64>>>
 }
 
 /// A product at some samples, as [`Ratios`].

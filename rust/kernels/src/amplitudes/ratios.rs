@@ -72,7 +72,7 @@ impl AmplitudeRatio {
     }
 
     #[inline(always)]
-    fn log(self) -> f64 {
+    pub(crate) fn log(self) -> f64 {
         match self {
             Self::Squared(square) => 0.5 * square.ln(),
             Self::Log(log) => log,

@@ -10,8 +10,9 @@ use crate::numbers::{MULTIPLE, Real, complex, dispatch, each_level};
 use crate::sites::LocalIndex;
 use num_complex::Complex;
 use pulp::{Simd, WithSimd};
-use rand::RngExt;
 use rand::rngs::StdRng;
+use rand::seq::{IteratorRandom, SliceRandom};
+use rand::{RngExt, SeedableRng};
 use std::array::from_fn;
 use std::cmp::Ordering;
 
@@ -108,6 +109,91 @@ pub(crate) fn compare_steps<W: Walker>(
     for _ in each_level() {
         let (walker, indices, log_psi) = (walker(), start.to_vec(), &log_psi);
         dispatch(Steps { walker, rng: &mut *rng, indices, tolerance, log_psi });
+    }
+}
+
+/// Fermions that hop, one to three at once, from and to any modes of their sectors.
+struct Hops<'a, W, O, P> {
+    walker: W,
+    modes: usize,
+    is_occupied: O,
+    /// ψ by definition.
+    psi: P,
+    rng: &'a mut StdRng,
+    start: Vec<LocalIndex>,
+    moves: usize,
+}
+
+impl<W, O: Fn(usize, LocalIndex) -> bool, P> Hops<'_, W, O, P> {
+    /// Some occupied modes, and as many empty ones of the same sectors.
+    fn sites(&mut self, indices: &[LocalIndex]) -> Vec<u32> {
+        let modes = self.modes;
+        let mut sites = Vec::new();
+        for _ in 0..self.rng.random_range(1..=3) {
+            let first = self.rng.random_range(0..indices.len() / modes) * modes;
+            for is_occupied in [true, false] {
+                let is_such = |&site: &usize| (self.is_occupied)(site, indices[site]) == is_occupied;
+                let free = (first..first + modes).filter(is_such);
+                let free = free.map(|site| site as u32).filter(|site| !sites.contains(site));
+                sites.extend(free.choose(self.rng));
+            }
+            if sites.len() % 2 == 1 {
+                sites.pop();
+            }
+        }
+        sites
+    }
+}
+
+impl<W: Walker, O: Fn(usize, LocalIndex) -> bool, P: Fn(&[LocalIndex]) -> Complex<f64>> WithSimd for Hops<'_, W, O, P> {
+    type Output = ();
+
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let mut indices = self.start.clone();
+        self.walker.visit(simd, &indices);
+        let mut here = (self.psi)(&indices).norm();
+        for _ in 0..self.moves {
+            let sites = self.sites(&indices);
+            let mut next = indices.clone();
+            for &site in &sites {
+                next[site as usize] ^= 1;
+            }
+            let there = (self.psi)(&next).norm();
+            let amplitude_ratio = self.walker.amplitude_ratio(simd, &indices, &sites).to_the(1.0);
+            let expected = there / here;
+            if here == 0.0 {
+                assert!(
+                    if there == 0.0 { amplitude_ratio.is_nan() } else { amplitude_ratio == f64::INFINITY },
+                    "{amplitude_ratio} {there}"
+                );
+            } else {
+                assert!(
+                    (amplitude_ratio - expected).abs() <= 1e-10 * (1.0 + expected),
+                    "{amplitude_ratio} instead of {expected}"
+                );
+            }
+            if self.rng.random::<f64>() < amplitude_ratio * amplitude_ratio {
+                (indices, here) = (next, there);
+                self.walker.accept(simd, &indices);
+            }
+        }
+    }
+}
+
+/// Compares walkers with the definition along chains of hops between modes of the same sector.
+pub(crate) fn compare_hops<W: Walker>(
+    rng: &mut StdRng,
+    modes: usize,
+    is_occupied: impl Fn(usize, LocalIndex) -> bool,
+    start: &[LocalIndex],
+    moves: usize,
+    psi: impl Fn(&[LocalIndex]) -> Complex<f64>,
+    walker: impl Fn() -> W,
+) {
+    let seed = rng.random();
+    for _ in each_level() {
+        let (rng, start) = (&mut StdRng::seed_from_u64(seed), start.to_vec());
+        dispatch(Hops { walker: walker(), modes, is_occupied: &is_occupied, psi: &psi, rng, start, moves });
     }
 }
 
@@ -347,6 +433,11 @@ impl<const P: usize> RandomSlater<P> {
 
     /// ψ by definition; 0 with other numbers of fermions.
     pub(crate) fn psi(&self, sample: &[LocalIndex]) -> Complex<f64> {
+        self.summands(sample).iter().sum()
+    }
+
+    /// Its determinants.
+    pub(crate) fn summands(&self, sample: &[LocalIndex]) -> Vec<Complex<f64>> {
         let flipped = sample.iter().enumerate().map(|(site, &index)| index ^ LocalIndex::from(site >= self.holes));
         let sample: &[LocalIndex] = &flipped.collect::<Vec<_>>();
         let mut orbitals = self.orbitals.iter();
@@ -361,7 +452,36 @@ impl<const P: usize> RandomSlater<P> {
                 };
                 sectors.map(of_sector).product::<Complex<f64>>()
             })
-            .sum()
+            .collect()
+    }
+}
+
+/// Determinants, each times a restricted Boltzmann machine where the sites are moved.
+pub(crate) struct RandomCorrelated<const P: usize> {
+    pub(crate) slater: RandomSlater<P>,
+    pub(crate) rbm: RandomRbm<f64, 1>,
+    pub(crate) permutations: Vec<usize>,
+}
+
+impl<const P: usize> RandomCorrelated<P> {
+    pub(crate) fn new(rng: &mut StdRng, modes: usize, determinants: usize, fermions: &[usize], scale: f64) -> Self {
+        let sites = modes * fermions.len();
+        let slater = RandomSlater::new(rng, modes, determinants, fermions);
+        let rbm = RandomRbm::new(rng, sites, 5, scale);
+        let mut permutations: Vec<usize> = (0..determinants).flat_map(|_| 0..sites).collect();
+        permutations.chunks_mut(sites).for_each(|permutation| permutation.shuffle(rng));
+        Self { slater, rbm, permutations }
+    }
+
+    /// ψ by definition.
+    pub(crate) fn psi(&self, sample: &[LocalIndex]) -> Complex<f64> {
+        let permutations = self.permutations.chunks(sample.len());
+        let terms = self.slater.summands(sample).into_iter().zip(permutations).map(|(determinant, permutation)| {
+            let mut moved = vec![0; sample.len()];
+            permutation.iter().zip(sample).for_each(|(&to, &index)| moved[to] = index);
+            determinant * self.rbm.log_psi(&moved, log_cosh_of_real).exp()
+        });
+        terms.sum()
     }
 }
 

@@ -60,7 +60,11 @@ pub trait Fermions: Sync {
     /// each sector's fermions, and name modes in order.
     fn ratio(&self, state: &Self::State, moves: &Moves) -> Self::Number;
 
-    /// What one of the summands adds to the ratio, up to the sign of the order of the modes.
+    /// Whether moving the fermions takes an even permutation of the occupied modes, where the state was set.
+    fn is_even(&self, state: &Self::State, moves: &Moves) -> bool;
+
+    /// What one of the summands adds to the ratio, up to the sign of the order of the modes. Where ψ is 0 it is relative to the
+    /// largest summand.
     fn summand(&self, state: &Self::State, index: usize, moves: &Moves) -> Self::Number;
 
     /// One of the summands with the fermions moved, from the tables, up to the sign of the order of the modes.

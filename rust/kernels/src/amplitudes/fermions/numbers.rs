@@ -91,9 +91,19 @@ impl<E: Orbital> SignedLog<E> {
     pub(crate) const ONE: Self = Self { log: 0.0, phase: E::ONE };
     pub(crate) const ZERO: Self = Self { log: f64::NEG_INFINITY, phase: E::ONE };
 
+    /// What summands are given relative to, and whether their sum is 0 or no number: the sum, or if it is 0 the largest of them.
+    pub(crate) fn scale(all: &[Self]) -> (Self, bool) {
+        let sum = Self::sum(all);
+        (if sum.is_zero() { Self::largest(all) } else { sum }, !sum.log.is_finite())
+    }
+
+    fn largest(all: &[Self]) -> Self {
+        all.iter().fold(Self::ZERO, |largest, &one| if one.log > largest.log { one } else { largest })
+    }
+
     /// The sum of some.
     pub(crate) fn sum(all: &[Self]) -> Self {
-        let largest = all.iter().fold(Self::ZERO, |largest, &one| if one.log > largest.log { one } else { largest });
+        let largest = Self::largest(all);
         if largest.is_zero() || all.len() == 1 {
             return all.first().copied().unwrap_or(Self::ZERO);
         }

@@ -24,6 +24,12 @@ impl<'a, F: Fermions> Amplitudes<'a, F> {
     pub fn new(fermions: &'a F) -> Self {
         Self { fermions, memory: fermions.memory(), states: Vec::new() }
     }
+
+    /// The numbers at one of the samples.
+    #[inline(always)]
+    pub(crate) fn state(&self, sample: usize) -> &F::State {
+        &self.states[sample]
+    }
 }
 
 /// What some sites that change do to the fermions, and on the way back.
@@ -31,6 +37,20 @@ impl<'a, F: Fermions> Amplitudes<'a, F> {
 pub struct FermionChange {
     there: Moves,
     back: Moves,
+}
+
+impl FermionChange {
+    /// Whether each sector keeps its fermions.
+    #[inline(always)]
+    pub(crate) fn conserves(&self) -> bool {
+        self.there.conserve()
+    }
+
+    /// The moves, or those on the way back.
+    #[inline(always)]
+    pub(crate) fn moves(&self, is_back: bool) -> &Moves {
+        if is_back { &self.back } else { &self.there }
+    }
 }
 
 impl<F: Fermions> Ratios for Amplitudes<'_, F> {
@@ -81,12 +101,11 @@ impl<F: Fermions> Ratios for Amplitudes<'_, F> {
     ) -> [F::Number; RATIOS_PER_BLOCK] {
         let mut ratios = [F::Number::default(); RATIOS_PER_BLOCK];
         // Where a sector has another number of fermions ψ is 0.
-        if !change.there.conserve() {
+        if !change.conserves() {
             return ratios;
         }
         for ((ratio, sample), reversed) in ratios.iter_mut().zip(samples).zip(reversed).take(n) {
-            let moves = if reversed { &change.back } else { &change.there };
-            *ratio = self.fermions.ratio(&self.states[sample], moves);
+            *ratio = self.fermions.ratio(&self.states[sample], change.moves(reversed));
         }
         ratios
     }

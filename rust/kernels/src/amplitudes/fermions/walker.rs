@@ -83,84 +83,13 @@ impl<S: Simd, F: Fermions> NullaryFnOnce for Accept<'_, '_, S, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::amplitudes::Walker as _;
     use crate::amplitudes::pfaffian::Pfaffians;
     use crate::amplitudes::slater::Slater;
-    use crate::amplitudes::testing::{RandomPfaffians, RandomSlater};
-    use crate::numbers::{dispatch, each_level};
+    use crate::amplitudes::testing::{RandomPfaffians, RandomSlater, compare_hops};
     use num_complex::Complex;
     use proptest::prelude::*;
-    use pulp::WithSimd;
+    use rand::SeedableRng;
     use rand::rngs::StdRng;
-    use rand::seq::IteratorRandom;
-    use rand::{RngExt, SeedableRng};
-
-    /// Fermions that hop, one to three at once, from and to any modes of their sectors.
-    struct Hops<'a, F, P> {
-        fermions: &'a F,
-        /// ψ by definition.
-        psi: P,
-        rng: &'a mut StdRng,
-        start: Vec<LocalIndex>,
-        moves: usize,
-    }
-
-    impl<F: Fermions, P: Fn(&[LocalIndex]) -> Complex<f64>> Hops<'_, F, P> {
-        /// Some occupied modes, and as many empty ones of the same sectors.
-        fn sites(&mut self, indices: &[LocalIndex]) -> Vec<u32> {
-            let modes = self.fermions.modes();
-            let mut sites = Vec::new();
-            for _ in 0..self.rng.random_range(1..=3) {
-                let first = self.rng.random_range(0..indices.len() / modes) * modes;
-                for is_occupied in [true, false] {
-                    let is_such = |&site: &usize| self.fermions.is_occupied(site, indices[site]) == is_occupied;
-                    let free = (first..first + modes).filter(is_such);
-                    let free = free.map(|site| site as u32).filter(|site| !sites.contains(site));
-                    sites.extend(free.choose(self.rng));
-                }
-                if sites.len() % 2 == 1 {
-                    sites.pop();
-                }
-            }
-            sites
-        }
-    }
-
-    impl<F: Fermions, P: Fn(&[LocalIndex]) -> Complex<f64>> WithSimd for Hops<'_, F, P> {
-        type Output = ();
-
-        fn with_simd<S: Simd>(mut self, simd: S) {
-            let mut walker = Walker::new(self.fermions);
-            let mut indices = self.start.clone();
-            walker.visit(simd, &indices);
-            let mut here = (self.psi)(&indices).norm();
-            for _ in 0..self.moves {
-                let sites = self.sites(&indices);
-                let mut next = indices.clone();
-                for &site in &sites {
-                    next[site as usize] ^= 1;
-                }
-                let there = (self.psi)(&next).norm();
-                let amplitude_ratio = walker.amplitude_ratio(simd, &indices, &sites).to_the(1.0);
-                let expected = there / here;
-                if here == 0.0 {
-                    assert!(
-                        if there == 0.0 { amplitude_ratio.is_nan() } else { amplitude_ratio == f64::INFINITY },
-                        "{amplitude_ratio} {there}"
-                    );
-                } else {
-                    assert!(
-                        (amplitude_ratio - expected).abs() <= 1e-10 * (1.0 + expected),
-                        "{amplitude_ratio} instead of {expected}"
-                    );
-                }
-                if self.rng.random::<f64>() < amplitude_ratio * amplitude_ratio {
-                    (indices, here) = (next, there);
-                    walker.accept(simd, &indices);
-                }
-            }
-        }
-    }
 
     fn compare<F: Fermions>(
         rng: &mut StdRng,
@@ -169,11 +98,8 @@ mod tests {
         moves: usize,
         psi: impl Fn(&[LocalIndex]) -> Complex<f64>,
     ) {
-        let seed = rng.random();
-        for _ in each_level() {
-            let rng = &mut StdRng::seed_from_u64(seed);
-            dispatch(Hops { fermions, psi: &psi, rng, start: start.to_vec(), moves });
-        }
+        let is_occupied = |site: usize, index| fermions.is_occupied(site, index);
+        compare_hops(rng, fermions.modes(), is_occupied, start, moves, psi, || Walker::new(fermions));
     }
 
     fn compare_slater<E: Orbital, const P: usize>(

@@ -143,6 +143,11 @@ impl<E: Orbital> Fermions for Pfaffians<E> {
     }
 
     #[inline(always)]
+    fn is_even(&self, state: &State<E>, moves: &Moves) -> bool {
+        state.is_even(moves)
+    }
+
+    #[inline(always)]
     fn summand(&self, state: &State<E>, index: usize, moves: &Moves) -> E {
         state.summand(self, index, moves)
     }

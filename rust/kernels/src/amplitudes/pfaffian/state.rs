@@ -19,13 +19,13 @@ pub struct State<E> {
     occupied: Vec<u32>,
     /// X for each summand, `(fermions, stride)`.
     x: Vec<E>,
-    /// `ψ_d / ψ`.
+    /// `ψ_d` relative to `psi`.
     shares: Vec<E>,
     /// Whether X of a summand is used.
     is_regular: Vec<bool>,
-    /// ψ.
+    /// ψ, or where it is 0 the largest summand.
     psi: SignedLog<E>,
-    /// Whether it is 0, or no number.
+    /// Whether ψ is 0, or no number.
     is_zero: bool,
     /// The pivots since X was computed, for each summand.
     pivots: Vec<Pivots>,
@@ -68,8 +68,18 @@ impl<E: Orbital> State<E> {
         if self.occupied.len() == pfaffians.fermions {
             self.solve(simd, pfaffians);
         } else {
-            (self.psi, self.is_zero) = (SignedLog::ZERO, true);
+            self.clear(pfaffians.weights.len());
         }
+    }
+
+    /// Makes ψ and all summands 0.
+    #[cold]
+    fn clear(&mut self, summands: usize) {
+        (self.psi, self.is_zero) = (SignedLog::ZERO, true);
+        self.shares.clear();
+        self.shares.resize(summands, E::default());
+        self.is_regular.clear();
+        self.is_regular.resize(summands, true);
     }
 
     /// Computes all numbers from the pairs.
@@ -85,8 +95,8 @@ impl<E: Orbital> State<E> {
             psi.push(found.times(SignedLog::of(pfaffians.weights[summand])));
             self.is_regular.push(is_regular);
         }
-        self.psi = SignedLog::sum(&psi);
-        self.is_zero = !self.psi.log.is_finite() || (n == 1 && !self.is_regular[0]);
+        (self.psi, self.is_zero) = SignedLog::scale(&psi);
+        self.is_zero |= n == 1 && !self.is_regular[0];
         self.shares.clear();
         self.shares.extend(psi.iter().map(|&of| if n == 1 { E::ONE } else { of.over(self.psi) }));
     }
@@ -130,7 +140,7 @@ impl<E: Orbital> State<E> {
 
     /// Whether moving the fermions takes an even permutation of the occupied modes.
     #[inline(always)]
-    fn is_even(&self, moves: &Moves) -> bool {
+    pub(crate) fn is_even(&self, moves: &Moves) -> bool {
         let mut swaps = 0;
         for there in moves.iter() {
             // So many fermions below the emptied modes, and below the filled ones, stay where they are.

@@ -148,6 +148,14 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Rbm<'a, T, A, P> {
         P * self.tables.units
     }
 
+    /// ln |ψ| at a configuration of local indices, up to a constant, from its θ.
+    #[inline(always)]
+    fn log_modulus(&self, theta: [&[T]; P], indices: &[LocalIndex]) -> f64 {
+        // Real parts are the first plane.
+        let changed = self.tables.bias.iter().zip(indices).filter(|&(_, &index)| index != 0);
+        changed.fold(A::sum_of_log_cosh(theta), |sum, (&bias, _)| sum + bias.into())
+    }
+
     /// The numbers of a site in one plane of a table.
     #[inline(always)]
     fn of_site<'t>(&self, table: &'t [T], plane: usize, site: usize) -> &'t [T] {
@@ -250,6 +258,13 @@ impl<T: Real, A: Algebra<P>, const P: usize> Ratios for Amplitudes<'_, T, A, P> 
 }
 
 impl<T: Real, A: Algebra<P>, const P: usize> Amplitudes<'_, T, A, P> {
+    /// ln |ψ| of one of the samples, whose local indices these are, up to a constant.
+    #[inline(always)]
+    pub(crate) fn log_modulus(&self, sample: usize, indices: &[LocalIndex]) -> f64 {
+        let units = self.rbm.tables.units;
+        self.rbm.log_modulus(planes::<T, P>(&self.theta).map(|plane| &plane[sample * units..][..units]), indices)
+    }
+
     #[inline(always)]
     fn at_samples<S: Simd, const Q: usize>(
         &self,

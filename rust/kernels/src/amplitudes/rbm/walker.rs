@@ -132,6 +132,13 @@ impl<'a, T: Real, A: Algebra<P>, const P: usize> Walker<'a, T, A, P> {
         }
     }
 
+    /// ln |ψ| at the configuration, whose local indices these are, up to a constant.
+    #[inline(always)]
+    pub(crate) fn log_modulus<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]) -> f64 {
+        self.renew_theta(simd);
+        self.rbm.log_modulus(planes(&self.theta), indices)
+    }
+
     /// Makes θ that of the configuration.
     #[inline(always)]
     fn renew_theta<S: Simd>(&mut self, simd: S) {
@@ -263,6 +270,9 @@ impl<T: Real, A: Algebra<P>, const P: usize> amplitudes::Walker for Walker<'_, T
         let scale = if A::SQUARED { 2.0 } else { 1.0 };
         let in_doubles = scale * reach_of_units > T::RANGE;
         self.proposal.log_cosh = None;
+        if sites.is_empty() {
+            return AmplitudeRatio::Squared(1.0);
+        }
         if largest > T::NARROW
             || 2.0 * reach > f64::RANGE
             || (in_doubles && scale * self.largest_sum(lanes::<T, S>()) > T::RANGE)
@@ -284,6 +294,9 @@ impl<T: Real, A: Algebra<P>, const P: usize> amplitudes::Walker for Walker<'_, T
 
     #[inline(always)]
     fn accept<S: Simd>(&mut self, simd: S, indices: &[LocalIndex]) {
+        if self.proposal.flips.is_empty() {
+            return;
+        }
         self.moves += 1;
         if self.moves == MOVES {
             self.visit(simd, indices);
@@ -421,7 +434,7 @@ mod tests {
             let Self { rbm, start, log_psi } = self;
             let mut walker = Walker::new(rbm);
             walker.visit(simd, &start);
-            for number in 1..1_usize << start.len() {
+            for number in 0..1_usize << start.len() {
                 let sites = (0..start.len()).filter(|site| number >> site & 1 == 1);
                 let there = flipped(&start, sites.clone());
                 let amplitude_ratio =

@@ -13,7 +13,7 @@ use crate::amplitudes::fermions::{Fermions, Orbital, SignedLog};
 use crate::error::check;
 use crate::numbers::{Real, complex};
 use crate::sites::LocalIndex;
-use pulp::Simd;
+use pulp::{NullaryFnOnce, Simd};
 use solver::Solver;
 use state::State;
 use std::ops::Range;
@@ -63,6 +63,9 @@ struct Sector {
     orbitals: Range<usize>,
     /// Its W among those of a determinant.
     w: Range<usize>,
+    /// Whether the orbitals of the last modes, as many as there are fermions, are a diagonal matrix without zeros in all
+    /// determinants: those of holes beside pairs are.
+    has_diagonal: bool,
 }
 
 impl<E: Orbital> Slater<E> {
@@ -89,6 +92,7 @@ impl<E: Orbital> Slater<E> {
                 empty: next(&|sector| &sector.empty, modes - here),
                 orbitals: next(&|sector| &sector.orbitals, modes * here),
                 w: next(&|sector| &sector.w, (modes - here) * here),
+                has_diagonal: false,
             });
         }
         let len = determinants * sectors.last().map_or(0, |sector| sector.orbitals.end);
@@ -97,7 +101,20 @@ impl<E: Orbital> Slater<E> {
         })?;
         let number = |place: usize| complex::<P>(std::array::from_fn(|plane| orbitals[plane * len + place].into()));
         let orbitals = (0..len).map(|place| E::of(number(place))).collect();
-        Ok(Self { orbitals, determinants, sectors, modes, holes })
+        let mut slater = Self { orbitals, determinants, sectors, modes, holes };
+        for place in 0..slater.sectors.len() {
+            let sector = &slater.sectors[place];
+            let has_diagonal = (0..determinants).all(|index| slater.has_diagonal(index, sector));
+            slater.sectors[place].has_diagonal = has_diagonal;
+        }
+        Ok(slater)
+    }
+
+    /// See [`Sector::has_diagonal`].
+    fn has_diagonal(&self, determinant: usize, sector: &Sector) -> bool {
+        let n = sector.fermions.len();
+        let last = &self.orbitals(determinant, sector)[sector.empty.len() * n..];
+        n > 0 && (0..n * n).all(|place| (last[place].modulus() != 0.0) == place.is_multiple_of(n + 1))
     }
 
     /// How many orbitals a determinant has in all sectors.
@@ -158,6 +175,23 @@ impl<E: Orbital> Slater<E> {
     }
 }
 
+/// What [`Fermions::set`] does, as a function of its own.
+struct Set<'s, E: Orbital> {
+    slater: &'s Slater<E>,
+    solver: &'s mut Solver<E>,
+    state: &'s mut State<E>,
+    indices: &'s [LocalIndex],
+}
+
+impl<E: Orbital> NullaryFnOnce for Set<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        self.state.set(self.slater, self.solver, self.indices);
+    }
+}
+
 impl<E: Orbital> Fermions for Slater<E> {
     type Number = E;
     type State = State<E>;
@@ -198,8 +232,9 @@ impl<E: Orbital> Fermions for Slater<E> {
         Ok(())
     }
 
-    fn set<S: Simd>(&self, _: S, solver: &mut Solver<E>, state: &mut State<E>, indices: &[LocalIndex]) {
-        state.set(self, solver, indices);
+    #[inline(always)]
+    fn set<S: Simd>(&self, simd: S, solver: &mut Solver<E>, state: &mut State<E>, indices: &[LocalIndex]) {
+        simd.vectorize(Set { slater: self, solver, state, indices });
     }
 
     #[inline(always)]
@@ -210,6 +245,11 @@ impl<E: Orbital> Fermions for Slater<E> {
     #[inline(always)]
     fn ratio(&self, state: &State<E>, moves: &Moves) -> E {
         state.ratio(self, moves)
+    }
+
+    #[inline(always)]
+    fn is_even(&self, state: &State<E>, moves: &Moves) -> bool {
+        state.is_even(self, moves)
     }
 
     #[inline(always)]

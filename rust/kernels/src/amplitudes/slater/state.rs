@@ -1,6 +1,6 @@
 //! Determinants at one configuration.
 
-use super::solver::{Solver, determinant};
+use super::solver::{Solver, determinant, pivot_at};
 use super::{Sector, Slater};
 use crate::amplitudes::fermions::accuracy::{LARGEST, MOVES, Pivots, RESIDUAL};
 use crate::amplitudes::fermions::moves::{Hop, Move, Moves};
@@ -19,13 +19,13 @@ pub struct State<E> {
     empty: Vec<u32>,
     /// W for each determinant and sector, `(empty, occupied)`.
     w: Vec<E>,
-    /// `ψ_d / ψ`.
+    /// `ψ_d` relative to `psi`.
     shares: Vec<E>,
     /// Whether W of a determinant is used.
     is_regular: Vec<bool>,
-    /// ψ.
+    /// ψ, or where it is 0 the largest summand.
     psi: SignedLog<E>,
-    /// Whether it is 0, or no number.
+    /// Whether ψ is 0, or no number.
     is_zero: bool,
     /// The pivots since W was computed, for each determinant and sector.
     pivots: Vec<Pivots>,
@@ -56,6 +56,7 @@ impl<E: Orbital> Default for State<E> {
 impl<E: Orbital> State<E> {
     /// Goes to a configuration of local indices, with as many fermions in each sector as orbitals. With another number ψ
     /// is 0.
+    #[inline(always)]
     pub(crate) fn set(&mut self, slater: &Slater<E>, solver: &mut Solver<E>, indices: &[LocalIndex]) {
         self.place.clear();
         self.occupied.clear();
@@ -63,7 +64,7 @@ impl<E: Orbital> State<E> {
         for sector in &slater.sectors {
             let here = slater.occupations(sector, indices);
             if here.clone().filter(|&is_occupied| is_occupied).count() != sector.fermions.len() {
-                (self.psi, self.is_zero) = (SignedLog::ZERO, true);
+                self.clear(slater.determinants);
                 return;
             }
             // One more mode each than there are, since each is written to both, and counted in one.
@@ -85,7 +86,18 @@ impl<E: Orbital> State<E> {
         self.solve(slater, solver);
     }
 
+    /// Makes ψ and all summands 0.
+    #[cold]
+    fn clear(&mut self, summands: usize) {
+        (self.psi, self.is_zero) = (SignedLog::ZERO, true);
+        self.shares.clear();
+        self.shares.resize(summands, E::default());
+        self.is_regular.clear();
+        self.is_regular.resize(summands, true);
+    }
+
     /// Computes all numbers from the orbitals.
+    #[inline(always)]
     pub(crate) fn solve(&mut self, slater: &Slater<E>, solver: &mut Solver<E>) {
         let n = slater.determinants;
         self.is_regular.clear();
@@ -103,13 +115,14 @@ impl<E: Orbital> State<E> {
             psi.push(product);
             self.is_regular.push(is_regular);
         }
-        self.psi = SignedLog::sum(&psi);
-        self.is_zero = !self.psi.log.is_finite() || (n == 1 && !self.is_regular[0]);
+        (self.psi, self.is_zero) = SignedLog::scale(&psi);
+        self.is_zero |= n == 1 && !self.is_regular[0];
         self.shares.clear();
         self.shares.extend(psi.iter().map(|&of| if n == 1 { E::ONE } else { of.over(self.psi) }));
     }
 
     /// Computes W of one determinant in a sector, and whether it may be used.
+    #[inline(always)]
     fn solve_sector(
         &mut self,
         slater: &Slater<E>,
@@ -117,10 +130,14 @@ impl<E: Orbital> State<E> {
         index: usize,
         sector: &Sector,
     ) -> (SignedLog<E>, bool) {
-        let w = &mut self.w[slater.w(index, sector)];
-        let occupied = self.occupied[sector.fermions.clone()].iter().map(|&mode| mode as usize);
-        let empty = self.empty[sector.empty.clone()].iter().map(|&mode| mode as usize);
-        let found = solver.solve(slater.orbitals(index, sector), occupied, empty, w);
+        let (orbitals, w) = (slater.orbitals(index, sector), &mut self.w[slater.w(index, sector)]);
+        let (occupied, empty) = (&self.occupied[sector.fermions.clone()], &self.empty[sector.empty.clone()]);
+        let found = if sector.has_diagonal {
+            solver.solve_from_diagonal(orbitals, occupied, empty, w)
+        } else {
+            let [occupied, empty] = [occupied, empty].map(|modes| modes.iter().map(|&mode| mode as usize));
+            solver.solve(orbitals, occupied, empty, w)
+        };
         // With one determinant the errors of W are those of ψ.
         let are_small = slater.determinants == 1 || w.iter().all(|number| number.modulus() <= LARGEST);
         (found, found.log.is_finite() && are_small)
@@ -216,7 +233,7 @@ impl<E: Orbital> State<E> {
 
     /// Whether moving the fermions takes an even permutation of the occupied modes, which have to be in order, as those
     /// that are emptied and filled are.
-    fn is_even(&self, slater: &Slater<E>, moves: &Moves) -> bool {
+    pub(crate) fn is_even(&self, slater: &Slater<E>, moves: &Moves) -> bool {
         let mut swaps = 0;
         for there in moves.iter() {
             let place = &self.place[slater.sectors[there.sector].modes.clone()];
@@ -323,22 +340,6 @@ fn largest<E: Orbital>(w: &[E], emptied: &[u32], filled: &[u32], place: impl Fn(
         }
     }
     found
-}
-
-/// Makes W, with rows of n numbers, that of A with this row in the place of its row `column`.
-#[inline(always)]
-fn pivot_at<E: Orbital>(w: &mut [E], n: usize, row: usize, column: usize, scratch: &mut Vec<E>) {
-    let inverse = E::ONE / w[row * n + column];
-    scratch.clear();
-    scratch.extend(w[row * n..][..n].iter().map(|&number| -(number * inverse)));
-    scratch[column] = inverse;
-    for other in w.chunks_exact_mut(n) {
-        let factor = std::mem::take(&mut other[column]);
-        for (number, &of_row) in other.iter_mut().zip(&*scratch) {
-            *number += factor * of_row;
-        }
-    }
-    w[row * n..][..n].copy_from_slice(scratch);
 }
 
 #[cfg(test)]
