@@ -68,6 +68,14 @@ MODELS = {
         characters=[1, -1, 1, -1],
         correlations=nk.models.RBMSymm(symmetries=_ON_BOTH_SPINS, param_dtype=float),
     ),
+    # Without the machine nothing of the pairs is in this representation.
+    "pairs that vanish, with an RBM": fk.models.PairProduct(
+        BALANCED,
+        translations=RING,
+        symmetries=RING,
+        characters=[1, -1, 1, -1],
+        correlations=nk.models.RBM(param_dtype=float, kernel_init=jax.nn.initializers.normal(0.3)),
+    ),
     "pairs with an RBM, projected, complex": fk.models.Product(
         (
             fk.models.PairProduct(
