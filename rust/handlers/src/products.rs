@@ -42,8 +42,8 @@ enum FactorArguments {
 }
 
 /// The tables of all factors: those of an RBM, a Jastrow amplitude, determinants or Pfaffians, as the handlers of each have them, and
-/// [`DoublonHolonArguments`] and [`CorrelatedArguments`], of float32 or float64. Attributes `factors`, their names, and those of factor i, as `i_pairs`,
-/// `i_fermions`, `i_holes`, `i_shells` and `i_permutations`.
+/// [`DoublonHolonArguments`] and [`CorrelatedArguments`], of float32 or float64. Attributes `factors`, their names, and those of
+/// factor i, as `i_pairs`, `i_fermions`, `i_holes`, `i_shells` and `i_permutations`.
 pub(crate) struct ProductArguments(Vec<FactorArguments>);
 
 impl ProductArguments {

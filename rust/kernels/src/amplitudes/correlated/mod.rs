@@ -38,9 +38,9 @@ impl<'a, F: Fermions> Correlated<'a, F> {
     ) -> Result<Self, Error> {
         let summands = fermions.summands();
         check(permutations.len() == summands * sites, || {
+            let found = permutations.len();
             format!(
-                "`permutations` has {} numbers, but must have one for each of {summands} summands and {sites} sites",
-                { permutations.len() }
+                "`permutations` has {found} numbers, but must have one for each of {summands} summands and {sites} sites"
             )
         })?;
         for (summand, permutation) in permutations.chunks_exact(sites.max(1)).enumerate() {

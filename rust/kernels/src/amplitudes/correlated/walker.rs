@@ -125,10 +125,10 @@ impl<F: Fermions> amplitudes::Walker for Walker<'_, F> {
             self.moved.extend(sites.iter().map(|&site| permutation[site as usize] as u32));
             let of_rbm = summand.rbm.amplitude_ratio(simd, &summand.indices, &self.moved);
             self.changes[number] = of_rbm.log();
+            self.of_fermions[number] = fermions.summand(&self.state, number, &self.moves);
             if !self.factors.is_zero {
-                let of_fermions = fermions.summand(&self.state, number, &self.moves);
-                self.of_fermions[number] = of_fermions;
-                ratio += of_fermions * self.factors.relative[number] * F::Number::real(of_rbm.to_the(1.0));
+                let factor = self.factors.relative[number] * F::Number::real(of_rbm.to_the(1.0));
+                ratio += self.of_fermions[number] * factor;
             }
         }
         if self.factors.is_zero {
@@ -165,11 +165,11 @@ mod tests {
     use super::*;
     use crate::amplitudes::rbm::Rbm;
     use crate::amplitudes::slater::Slater;
-    use crate::amplitudes::testing::{RandomCorrelated, compare_hops};
+    use crate::amplitudes::testing::{RandomCorrelated, RandomSlater, compare_hops};
     use num_complex::Complex;
     use proptest::prelude::*;
-    use rand::SeedableRng;
     use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
 
     fn compare<E: Orbital, const P: usize>(rng: &mut StdRng, random: &RandomCorrelated<P>, start: &[LocalIndex]) {
         let (modes, sites) = (random.slater.modes, start.len());
@@ -178,6 +178,19 @@ mod tests {
         let of = Correlated::new(slater, rbm, random.permutations.clone(), sites).expect("permutations");
         let is_occupied = |site, index| of.fermions.is_occupied(site, index);
         compare_hops(rng, modes, is_occupied, start, 600, |indices| random.psi(indices), || Walker::new(&of));
+    }
+
+    /// Where determinants of one fermion are 1 and −1 their sum is 0, and with the factors it isn't.
+    #[test]
+    fn fermions_that_vanish_without_their_factors() {
+        for seed in 0..20 {
+            let rng = &mut StdRng::seed_from_u64(seed);
+            let mut random = RandomCorrelated::<1>::new(rng, 6, 2, &[1], 0.7);
+            let signs = (0..12).map(|_| [if rng.random() { 1.0 } else { -1.0 }]).collect();
+            random.slater = RandomSlater::of(signs, 6, 2, &[1]);
+            let start = random.slater.sample(rng);
+            compare::<f64, 1>(rng, &random, &start);
+        }
     }
 
     proptest! {

@@ -261,9 +261,10 @@ impl<E: Orbital> State<E> {
         for there in moves.iter() {
             is_odd ^= self.hop_all(pfaffians, there, is_exact);
         }
-        let n = pfaffians.weights.len();
+        let (n, ratio) = (pfaffians.weights.len(), E::sum(summands));
+        // Nothing has a share of 0.
+        is_exact &= n == 1 || ratio.modulus() > 0.0;
         if is_exact && n > 1 {
-            let ratio = E::sum(summands);
             self.psi = self.psi.times(SignedLog::of(if is_odd { -ratio } else { ratio }));
             self.shares.iter_mut().zip(summands).for_each(|(share, &summand)| *share = summand / ratio);
         }

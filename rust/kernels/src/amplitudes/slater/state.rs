@@ -261,10 +261,12 @@ impl<E: Orbital> State<E> {
                 is_exact &= self.amend(slater, solver, index, there.sector, is_exact);
             }
         }
+        let ratio = E::sum(summands);
+        // Nothing has a share of 0.
+        is_exact &= slater.determinants == 1 || ratio.modulus() > 0.0;
         if !is_exact {
             self.solve(slater, solver);
         } else if slater.determinants > 1 {
-            let ratio = E::sum(summands);
             for (share, &summand) in self.shares.iter_mut().zip(summands) {
                 *share = summand / ratio;
             }
