@@ -72,7 +72,8 @@ class PairProduct(nn.Module):
     """Permutations of sites that the state is projected with, alike."""
 
     characters: Any = None
-    """χ of each of the symmetries; 1 by default."""
+    """χ of each of the symmetries; 1 by default. Where spins are fermions, one on each site, a symmetry exchanges them:
+    χ is that of the spins times the sign of the permutation."""
 
     signs: Any = None
     """What each of the symmetries multiplies the creators on the sites with, s of 1 or −1, ``(G, L)``: translations

@@ -79,6 +79,9 @@ def symmetrise(
     A model that is invariant under some of the symmetries, as a convolutional network under translations, is evaluated
     once for each coset of these. Which they are is found by value: ln ψ of some configurations, at random parameters.
 
+    The sum has no signs of exchanged fermions: of models of fermions it is no projection. ``PairProduct(symmetries=…)``
+    has them.
+
     Args:
         module: A linen module that gives ln ψ of configurations ``(n, N)``.
         hilbert: The Hilbert space of the configurations.
