@@ -5,6 +5,7 @@ all else: see :class:`netket.driver.VMC_SR` and NetKet's ``Infidelity_SR`` for t
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,12 +14,16 @@ from netket.utils import struct
 
 from ferroket._compat.netket import SR_DRIVERS, STEP_METHOD
 from ferroket._compat.signatures import with_arguments_of
+from ferroket.natural_gradient.importance import samples_of_power, weighted_statistics
 from ferroket.natural_gradient.length import length_of_update
-from ferroket.natural_gradient.patching import with_our_updates
+from ferroket.natural_gradient.patching import step_with_options, with_our_updates
 
 __all__ = ["VMC_SR", "Infidelity_SR"]
 
 _NETKETS_VMC_SR, _NETKETS_INFIDELITY_SR = SR_DRIVERS
+
+_OF_PROBABILITIES = 2
+"""The ``machine_pow`` of samples without weights."""
 
 
 @with_our_updates
@@ -38,32 +43,114 @@ class VMC_SR(_WithOurUpdates):  # noqa: N801
             learning rate η a step is no longer than η times this. A number, or a schedule, which is called with the
             number of the step. Momentum is kept for the next update without it. So Schulman et al., ICML 2015, bound
             a step of a natural gradient by the metric itself.
-        settings: The same.
+        machine_pow: p: the samples of a step are drawn from ``|ψ|^p`` by the state's sampler, and weighted with
+            ``|ψ|^(2−p)``. By default the sampler's own ``machine_pow``, which is 2 if nothing else was asked for. Where
+            ψ changes its sign local energies and log-derivatives have no bound, and few samples make most of the
+            noise: p from 1.5 to 1.8 has more of them there, with less weight. Expectation values of the state are
+            those of its own sampler, as before.
+        diag_scale: ε, a number or a schedule: the linear system is ``S + λ + ε diag(S)`` with λ of ``diag_shift``, so
+            that parameters that hardly count are held no tighter than others. By default 0. It is that of
+            :func:`netket.optimizer.qgt.QGTJacobianDense`, and of S. Sorella, M. Casula and D. Rocca, J. Chem. Phys.
+            127, 014105 (2007).
+        settings: The same. With weights or ``diag_scale`` give ``use_ntk=False`` if there are more parameters than
+            samples.
 
     Raises:
-        ValueError: The trust region isn't positive, or isn't at some step of a schedule.
+        ValueError: The trust region or ``machine_pow`` isn't positive, or ``diag_scale`` is negative, or is so at some
+            step of a schedule; there are weights or ``diag_scale`` beside ``use_ntk=True``; a sum over all
+            configurations has ``machine_pow``.
+        NotImplementedError: At a step, there are weights or ``diag_scale``, but the network's log-derivatives are
+            NetKet's.
     """
 
     trust_region: Any = struct.field(serialize=False, default=None)
+    machine_pow: Any = struct.field(serialize=False, default=None)
+    diag_scale: Any = struct.field(serialize=False, default=None)
 
     def __init__(
-        self, *arguments: Any, trust_region: float | Callable[[int], float] | None = None, **settings: Any
+        self,
+        *arguments: Any,
+        trust_region: float | Callable[[int], float] | None = None,
+        machine_pow: float | None = None,
+        diag_scale: float | Callable[[int], float] | None = None,
+        **settings: Any,
     ) -> None:
-        if trust_region is not None and not callable(trust_region):
-            _check_radius(trust_region)
-        super().__init__(*arguments, **settings)
+        for check, value in ((_check_radius, trust_region), (_check_scale, diag_scale)):
+            if value is not None and not callable(value):
+                check(value)
         self.trust_region = trust_region
+        self.machine_pow = machine_pow
+        self.diag_scale = diag_scale
+        super().__init__(*arguments, **settings)
+        is_weighted = _power_of_samples(self.state, machine_pow) is not None
+        if self.use_ntk and (is_weighted or diag_scale is not None):
+            what = "samples of another power of |ψ| than 2" if is_weighted else f"diag_scale={diag_scale}"
+            raise ValueError(
+                f"{what} and use_ntk=True don't go together, as the neural tangent kernel has a row for each sample, "
+                "and no weights: give use_ntk=False"
+            )
+
+    @property
+    def _mcmc_convergence_diagnostics_ema_decay(self) -> float | None:
+        """None, for no diagnostics over several steps, if samples are weighted: NetKet's know of no weights."""
+        if _power_of_samples(self.state, self.machine_pow) is not None:
+            return None
+        decay: float | None = super()._mcmc_convergence_diagnostics_ema_decay
+        return decay
 
     def _step(self) -> Any:
-        result = getattr(super(), STEP_METHOD)()
+        """NetKet's step, with samples, weights and shifts that it doesn't know."""
+        power = _power_of_samples(self.state, self.machine_pow)
+        if power is None:
+            return self._bounded_step(None)
+        with samples_of_power(self.state, power) as weights:
+            return self._bounded_step(weights)
+
+    def _bounded_step(self, weights: jax.Array | None) -> Any:
+        step = getattr(super(), STEP_METHOD)
+        if weights is not None or self.diag_scale is not None:
+            step = partial(step_with_options(_WithOurUpdates, partial(self._options, weights)), self)
+        result = step()
         if self.trust_region is None:
             return result
-        radius = self.trust_region(self.step_count) if callable(self.trust_region) else self.trust_region
+        radius = self._at_step(self.trust_region)
         _check_radius(radius)
-        length = length_of_update(self.state, self._dp, mode=self.mode, chunk_size=self.chunk_size_bwd)
+        length = length_of_update(self.state, self._dp, mode=self.mode, chunk_size=self.chunk_size_bwd, weights=weights)
         share = jnp.where(length > radius, radius / length, 1)
         self._dp: Any = jax.tree.map(lambda part: part * share.astype(part.real.dtype), self._dp)
         return (*result[:-1], self._dp) if isinstance(result, tuple) else self._dp
+
+    def _options(self, weights: jax.Array | None, local_energies: jax.Array) -> dict[str, Any]:
+        """What the update has beside NetKet's settings; the statistics become those of the weighted samples."""
+        options: dict[str, Any] = {}
+        if self.diag_scale is not None:
+            options["diag_scale"] = self._at_step(self.diag_scale)
+            _check_scale(options["diag_scale"])
+        if weights is not None:
+            options["weights"] = weights
+            self._loss_stats: Any = weighted_statistics(local_energies, weights)
+        return options
+
+    def _at_step(self, setting: Any) -> Any:
+        return setting(self.step_count) if callable(setting) else setting
+
+
+def _power_of_samples(state: Any, given: float | None) -> float | None:
+    """The power of ``|ψ|`` that samples are drawn from, if they have weights or others than the state's; or None."""
+    if not hasattr(state, "sampler"):
+        if given is not None:
+            raise ValueError(f"machine_pow={given} is for samples, but {type(state).__name__} has none: leave it out")
+        return None
+    own = state.sampler.machine_pow
+    power = own if given is None else given
+    if not power > 0:
+        raise ValueError(f"machine_pow={power} must be positive: samples are drawn from |ψ|^machine_pow")
+    return None if own == power == _OF_PROBABILITIES else power
+
+
+def _check_scale(scale: Any) -> None:
+    if not scale >= 0:
+        raise ValueError(f"diag_scale={scale} is a share of the diagonal and must not be negative: 0.02 is usual")
 
 
 def _check_radius(radius: Any) -> None:

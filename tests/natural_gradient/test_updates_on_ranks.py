@@ -42,6 +42,8 @@ for name, model in {
         state = nk.vqs.MCState(sampler, model, n_samples=64, seed=1, sampler_seed=2)
         optimizer = nk.optimizer.Sgd(0.05)
         options = {"diag_shift": 0.1, "use_ntk": use_ntk, "momentum": 0.8, "mode": "complex", "trust_region": 0.01}
+        if not use_ntk:
+            options |= {"machine_pow": 1.5, "diag_scale": 0.1}
         driver = fk.driver.VMC_SR(ising, optimizer, variational_state=state, **options)
         for _ in range(2):
             getattr(driver, STEP_METHOD)()

@@ -4,7 +4,8 @@ Checked on NetKet 3.20.5 and 3.23.0.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import update_wrapper
 from types import FunctionType, ModuleType
@@ -54,11 +55,20 @@ _ORDER = (
 )
 """NetKet 3.20 notes no order of ladder operators."""
 
+_EMA = "_mcmc_convergence_diagnostics_ema_decay"
+_DIAGNOSTICS = (
+    (Private(f"netket._src.driver.vmc_sr:VMC_SR.{_EMA}", "weighted samples have none", inherited=True),)
+    if hasattr(nk.driver.VMC_SR, _EMA)
+    else ()
+)
+"""NetKet 3.20 has no diagnostics over several steps."""
+
 PRIVATE = (
     Private("netket.vqs:MCState._model", _LOG_PSI),
     Private("netket.vqs:MCState._apply_fun", _LOG_PSI),
     Private("netket.vqs:MCState._sampler_model", _LOG_PSI),
     Private("netket.vqs:MCState._sampler_variables", _LOG_PSI),
+    Private("netket.vqs:MCState._sampler", "to draw samples from another distribution with the same chains"),
     Private("netket.sampler.rules.hamiltonian:HamiltonianRuleBase", "nk.sampler.rules.HamiltonianRule is a function"),
     *(
         Private(f"netket.sampler:MetropolisSampler.{name}", "in its place chains run in Rust", inherited=True)
@@ -92,9 +102,11 @@ PRIVATE = (
         for name in names
     ),
     *_ORDER,
+    *_DIAGNOSTICS,
     Private("netket.sampler:MetropolisSampler._reset", _CALLED, inherited=True),
     Private("netket.optimizer.linear_operator:LinearOperator._solve", _CALLED, inherited=True),
     Private("netket._src.driver.vmc_sr:VMC_SR._dp", "a trust region makes it shorter", inherited=True),
+    Private("netket._src.driver.vmc_sr:VMC_SR._loss_stats", "those of weighted samples are others", inherited=True),
     Private("netket.driver:VMC_SR._linear_solver", "to tell which matrix the solver of a driver gets"),
     Private("netket.driver:VMC_SR._ham", "to tell which operator's local energies a driver asks for"),
     Private("netket.driver:VMC._ham", "likewise"),
@@ -123,6 +135,20 @@ def log_psi_of(vstate: MCState) -> Callable[..., Any]:
 def sampled_model_of(vstate: MCState) -> tuple[Any, Any]:
     """The module and the variables that NetKet gives to samplers: ``_sampler_model`` and ``_sampler_variables``."""
     return vstate._sampler_model, vstate._sampler_variables
+
+
+@contextmanager
+def sampled_by(vstate: MCState, sampler: Any) -> Iterator[None]:
+    """Has a state draw samples with another sampler, whose chains have the same configurations: ``_sampler``.
+
+    The public ``sampler`` begins new chains.
+    """
+    own = vstate._sampler
+    vstate._sampler = sampler
+    try:
+        yield
+    finally:
+        vstate._sampler = own
 
 
 # Samplers

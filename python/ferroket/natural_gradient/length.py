@@ -13,8 +13,10 @@ from ferroket._compat.sharding import on_each_device
 from ferroket.ansatz.determinants import with_primitives
 
 
-def length_of_update(state: Any, update: Any, *, mode: str, chunk_size: int | None = None) -> jax.Array:
-    """:func:`fubini_study_length` for the samples of a state, or for all configurations where it has none."""
+def length_of_update(
+    state: Any, update: Any, *, mode: str, chunk_size: int | None = None, weights: jax.Array | None = None
+) -> jax.Array:
+    """:func:`fubini_study_length` for the samples of a state and their weights, or for all configurations."""
     is_sampled = hasattr(state, "samples")
     samples = state.samples if is_sampled else state.hilbert.all_states()
     return fubini_study_length(
@@ -24,7 +26,7 @@ def length_of_update(state: Any, update: Any, *, mode: str, chunk_size: int | No
         samples.reshape(-1, samples.shape[-1]),
         update,
         mode=mode,
-        pdf=None if is_sampled else state.probability_distribution(),
+        pdf=weights if is_sampled else state.probability_distribution(),
         chunk_size=chunk_size,
     )
 

@@ -139,7 +139,7 @@ class ShiftedKernel:
 
 
 def shifted(matrix: jax.Array, diag_shift: Any, proj_reg: Any, n_samples: int) -> jax.Array:
-    """A matrix with a number added to its diagonal, and another one over the number of samples to all elements."""
+    """A matrix with a shift, or one for each row, on its diagonal, and one over the number of samples everywhere."""
     matrix = matrix + diag_shift * jnp.eye(len(matrix), dtype=matrix.dtype)
     return matrix if proj_reg is None else matrix + proj_reg / n_samples
 

@@ -119,6 +119,31 @@ def with_our_updates(driver: type[Driver]) -> type[Driver]:
     return driver
 
 
+def step_with_options(kind: type, options: Callable[[jax.Array], Mapping[str, Any]]) -> Callable[[Any], Any]:
+    """A step whose update is :func:`.vmc_sr.update_by_qgt` with options of which NetKet's drivers know nothing.
+
+    Args:
+        kind: The class of drivers whose step it is otherwise.
+        options: Called with the local energies, gives the options.
+
+    Returns:
+        The step, called with a driver that has ``use_ntk=False``. It raises ``NotImplementedError`` for a network
+        whose log-derivatives are NetKet's.
+    """
+
+    def update(log_psi: Any, local_energies: Any, parameters: Any, state: Any, samples: Any, **settings: Any) -> Any:
+        found = plan(log_psi, parameters, state, samples)
+        if found.is_netkets:
+            raise NotImplementedError(
+                "weighted samples and diag_scale take the log-derivatives of this package, but "
+                f"{'; '.join(map(str, found.reasons))}: leave machine_pow and diag_scale out"
+            )
+        settings |= options(local_energies)
+        return update_by_qgt(log_psi, local_energies, parameters, state, samples, **settings)
+
+    return step_with(kind, {"sr": update})
+
+
 def is_ours(driver: Any) -> bool:
     """Whether a driver is one of :func:`with_our_updates`."""
     return isinstance(driver, tuple(_our_drivers))

@@ -142,6 +142,7 @@ def update_by_qgt(
     old_updates: jax.Array | None = None,
     chunk_size: int | None = None,
     weights: jax.Array | None = None,
+    diag_scale: float | jax.Array | None = None,
 ) -> tuple[Any, jax.Array | None, dict[str, Any]]:
     """The update ``(O† O + λ)⁻¹ O† 2 (E_loc − E)`` for fewer parameters than samples.
 
@@ -161,6 +162,7 @@ def update_by_qgt(
         proj_reg: None.
         old_updates: The last update, real parts before imaginary parts in one array.
         weights: The probability of each sample up to a factor; by default all have the same.
+        diag_scale: ε: λ + ε (O† O)_kk is added to the diagonal, with ε = 0 by default.
     """
     if proj_reg is not None:
         raise ValueError("proj_reg not implemented for SR")
@@ -175,6 +177,8 @@ def update_by_qgt(
     change = 2 * (local_grad - (mass * local_grad).sum())
     force = weighted_sum(rows, _components(change * mass, rows, mode), layout).astype(matrix.dtype)
     right = _components(change * jnp.sqrt(mass), rows, mode).reshape(-1).astype(matrix.dtype)
+    if diag_scale is not None:
+        diag_shift = diag_shift + diag_scale * jnp.diagonal(matrix).real
     if momentum is not None:
         old = (
             jnp.zeros(force.size * (1 + rows.is_holomorphic), matrix.real.dtype) if old_updates is None else old_updates
