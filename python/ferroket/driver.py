@@ -14,16 +14,13 @@ from netket.utils import struct
 
 from ferroket._compat.netket import SR_DRIVERS, STEP_METHOD
 from ferroket._compat.signatures import with_arguments_of
-from ferroket.natural_gradient.importance import samples_of_power, weighted_statistics
+from ferroket.ansatz.importance import power_of_samples, weighted_samples, weighted_statistics
 from ferroket.natural_gradient.length import length_of_update
 from ferroket.natural_gradient.patching import step_with_options, with_our_updates
 
 __all__ = ["VMC_SR", "Infidelity_SR"]
 
 _NETKETS_VMC_SR, _NETKETS_INFIDELITY_SR = SR_DRIVERS
-
-_OF_PROBABILITIES = 2
-"""The ``machine_pow`` of samples without weights."""
 
 
 @with_our_updates
@@ -82,7 +79,7 @@ class VMC_SR(_WithOurUpdates):  # noqa: N801
         self.machine_pow = machine_pow
         self.diag_scale = diag_scale
         super().__init__(*arguments, **settings)
-        is_weighted = _power_of_samples(self.state, machine_pow) is not None
+        is_weighted = power_of_samples(self.state, machine_pow) is not None
         if self.use_ntk and (is_weighted or diag_scale is not None):
             what = "samples of another power of |ψ| than 2" if is_weighted else f"diag_scale={diag_scale}"
             raise ValueError(
@@ -93,17 +90,14 @@ class VMC_SR(_WithOurUpdates):  # noqa: N801
     @property
     def _mcmc_convergence_diagnostics_ema_decay(self) -> float | None:
         """None, for no diagnostics over several steps, if samples are weighted: NetKet's know of no weights."""
-        if _power_of_samples(self.state, self.machine_pow) is not None:
+        if power_of_samples(self.state, self.machine_pow) is not None:
             return None
         decay: float | None = super()._mcmc_convergence_diagnostics_ema_decay
         return decay
 
     def _step(self) -> Any:
         """NetKet's step, with samples, weights and shifts that it doesn't know."""
-        power = _power_of_samples(self.state, self.machine_pow)
-        if power is None:
-            return self._bounded_step(None)
-        with samples_of_power(self.state, power) as weights:
+        with weighted_samples(self.state, self.machine_pow) as weights:
             return self._bounded_step(weights)
 
     def _bounded_step(self, weights: jax.Array | None) -> Any:
@@ -133,19 +127,6 @@ class VMC_SR(_WithOurUpdates):  # noqa: N801
 
     def _at_step(self, setting: Any) -> Any:
         return setting(self.step_count) if callable(setting) else setting
-
-
-def _power_of_samples(state: Any, given: float | None) -> float | None:
-    """The power of ``|ψ|`` that samples are drawn from, if they have weights or others than the state's; or None."""
-    if not hasattr(state, "sampler"):
-        if given is not None:
-            raise ValueError(f"machine_pow={given} is for samples, but {type(state).__name__} has none: leave it out")
-        return None
-    own = state.sampler.machine_pow
-    power = own if given is None else given
-    if not power > 0:
-        raise ValueError(f"machine_pow={power} must be positive: samples are drawn from |ψ|^machine_pow")
-    return None if own == power == _OF_PROBABILITIES else power
 
 
 def _check_scale(scale: Any) -> None:

@@ -116,6 +116,29 @@ def test_errors_are_those_of_samples() -> None:
     assert 0.8 < means.std() / np.sqrt(np.mean(errors**2)) < 1.25
 
 
+def test_samples_of_another_power() -> None:
+    """They have weights, whether the state's sampler draws them or only these estimates do."""
+    hamiltonian = heisenberg()
+    sampler = fk.sampler.MetropolisHamiltonian(hamiltonian.hilbert, hamiltonian=hamiltonian, n_chains=64)
+    model = nk.models.RBM(param_dtype=float, kernel_init=nn.initializers.normal(0.4))
+    state = nk.vqs.MCState(sampler, model, n_samples=2**16, seed=1, sampler_seed=2)
+    psi, matrix = state.to_array(), hamiltonian.to_dense()
+    step = fk.local_energy.LanczosStep(hamiltonian)
+    expected, _ = lowest_in_krylov_space(matrix, psi, 1)
+    found = step.coefficients(state, machine_pow=1)
+    after = found[0] * psi + found[1] * (matrix @ psi)
+    exact = (after @ matrix @ after) / (after @ after)
+    assert expected <= exact < expected + 0.01 * (psi @ matrix @ psi - expected)
+    energy = step.expect(state, found, machine_pow=1)
+    assert abs(energy.mean - exact) < 4 * energy.error_of_mean
+    state.sampler = sampler.replace(machine_pow=1)
+    of_state = step.expect(state, found)
+    assert abs(of_state.mean - exact) < 4 * of_state.error_of_mean
+    weight = 1 + found[1] / found[0] * (matrix @ psi) / psi
+    biased = np.abs(psi) @ (weight * (matrix @ after) / (psi * found[0])) / (np.abs(psi) @ weight**2)
+    assert abs(biased - exact) > 6 * of_state.error_of_mean
+
+
 def test_an_eigenstate_stays_what_it_is() -> None:
     hilbert = nk.hilbert.Spin(0.5, 2)
     hamiltonian = fk.operator.Ising(hilbert, nk.graph.Chain(2, pbc=False), h=1.0, J=0.0)

@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 
 import ferroket as fk
 from ferroket._compat.netket import STEP_METHOD
-from ferroket.natural_gradient.importance import samples_of_power, weighted_statistics
+from ferroket.ansatz.importance import weighted_samples, weighted_statistics
 from support.variational_states import CHAIN, SPINS, random_like
 
 ISING = fk.operator.Ising(SPINS, CHAIN, h=0.7)
@@ -130,7 +130,8 @@ def test_chains_go_on() -> None:
     """The state keeps its chains and its sampler, and has no samples of another distribution left."""
     state = state_of("real")
     before = np.asarray(state.sampler_state.σ)
-    with samples_of_power(state, 1.5) as weights:
+    with weighted_samples(state, 1.5) as weights:
+        assert weights is not None
         assert weights.shape == (64,)
         assert float(weights.sum()) == pytest.approx(1, abs=1e-12)
     assert state.sampler.machine_pow == 2

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import netket as nk
 import numpy as np
 
+from ferroket.ansatz.importance import weighted_samples
 from ferroket.operator.algebra.combining import power
 
 _DEGENERATE = 1e-12
@@ -45,28 +47,32 @@ class LanczosStep:
         self.steps = steps
         self.powers = [hamiltonian, *(power(hamiltonian, exponent) for exponent in range(2, steps + 2))]
 
-    def coefficients(self, state: Any) -> np.ndarray:
-        """Those of the lowest energy in the present samples of a state.
+    def coefficients(self, state: Any, *, machine_pow: float | None = None) -> np.ndarray:
+        """Those of the lowest energy in the present samples of a state, or in others.
 
         Their own energy in the same samples is too low: take new samples for :meth:`expect`.
 
         Args:
-            state: A variational state with samples of ``|ψ|²``, :class:`netket.vqs.MCState`.
+            state: A variational state with samples, :class:`netket.vqs.MCState`.
+            machine_pow: p, for new samples of ``|ψ|^p`` with weights ``|ψ|^(2−p)``: with p below 2 there are more where
+                ψ is small, and the state after the steps isn't. By default the present samples of the state's
+                sampler, which have weights if its own ``machine_pow`` isn't 2.
 
         Returns:
             c of 1, H, …, ``(steps + 1,)``, up to a factor; 1, 0, … for an eigenstate, up to rounding.
 
         Raises:
             TypeError: The state has no samples.
+            ValueError: ``machine_pow`` isn't positive.
         """
-        values = self._local_values(state)
-        energy = float(jnp.mean(values[1].real))
-        spread = float(jnp.sqrt(jnp.mean(jnp.abs(values[1] - energy) ** 2)))
+        values, mass = self._local_values(state, machine_pow)
+        energy = float((mass * values[1].real).sum())
+        spread = float(jnp.sqrt((mass * jnp.abs(values[1] - energy) ** 2).sum()))
         if spread <= np.sqrt(np.finfo(values[1].dtype).eps) * float(jnp.abs(values[1]).max()):
             return np.eye(self.steps + 1)[0]  # An eigenstate: what is left is rounding.
         centred = _powers_of_difference(self.steps + 1, energy, spread)
         krylov = jnp.tensordot(jnp.asarray(centred), jnp.stack(values), axes=1)
-        products = np.asarray(jnp.einsum("i...,j...->ij", krylov[:-1].conj(), krylov) / values[0].size)
+        products = np.asarray(jnp.einsum("...,i...,j...->ij", mass, krylov[:-1].conj(), krylov))
         gram, matrix = products[:, :-1], products[:, 1:]
         lengths, directions = np.linalg.eigh((gram + gram.conj().T) / 2)
         directions = directions[:, lengths > _DEGENERATE * lengths[-1]]
@@ -77,12 +83,13 @@ class LanczosStep:
         found: np.ndarray = centred[:-1, :-1].T @ (directions @ vectors[:, 0])
         return found
 
-    def expect(self, state: Any, coefficients: Any) -> nk.stats.Stats:
-        """The energy of ``Σ c_k H^k |ψ⟩``, in the present samples of a state.
+    def expect(self, state: Any, coefficients: Any, *, machine_pow: float | None = None) -> nk.stats.Stats:
+        """The energy of ``Σ c_k H^k |ψ⟩``, in the present samples of a state, or in others.
 
         Args:
-            state: A variational state with samples of ``|ψ|²``, :class:`netket.vqs.MCState`.
+            state: A variational state with samples, :class:`netket.vqs.MCState`.
             coefficients: c, ``(steps + 1,)``, up to a factor; those of :meth:`coefficients`, from other samples.
+            machine_pow: As there.
 
         Returns:
             The energy; its error, propagated to first order through the weights; and the variance of H in the new
@@ -90,26 +97,29 @@ class LanczosStep:
 
         Raises:
             TypeError: The state has no samples.
-            ValueError: There is another number of coefficients.
+            ValueError: There is another number of coefficients; ``machine_pow`` isn't positive.
         """
         c = np.asarray(coefficients)
         if c.shape != (self.steps + 1,):
             raise ValueError(f"{self.steps} steps have {self.steps + 1} coefficients, but their shape is {c.shape}")
-        values = self._local_values(state)
+        values, mass = self._local_values(state, machine_pow)
         weight = sum(c[k] * values[k] for k in range(self.steps + 1))
         image = sum(c[k] * values[k + 1] for k in range(self.steps + 1))
-        norm = jnp.mean(jnp.abs(weight) ** 2)
-        energy = jnp.mean((weight.conj() * image).real) / norm
+        norm = (mass * jnp.abs(weight) ** 2).sum()
+        energy = (mass * (weight.conj() * image).real).sum() / norm
         difference = image - energy * weight
-        statistics = nk.stats.statistics(energy + (weight.conj() * difference).real / norm)
-        return statistics.replace(variance=jnp.mean(jnp.abs(difference) ** 2) / norm)
+        statistics = nk.stats.statistics(energy + mass.size * mass * (weight.conj() * difference).real / norm)
+        return statistics.replace(variance=(mass * jnp.abs(difference) ** 2).sum() / norm)
 
-    def _local_values(self, state: Any) -> list[Any]:
-        """``e_k`` of the samples, each ``(chains, length)``, for k from 0 on."""
+    def _local_values(self, state: Any, machine_pow: float | None) -> tuple[list[Any], jax.Array]:
+        """``e_k`` of the samples for k from 0 on, and the weights, with a sum of 1; each ``(chains, length)``."""
         if not isinstance(state, nk.vqs.MCState):
             raise TypeError(f"Lanczos steps take samples of |ψ|²: give an MCState, and no {type(state).__name__}")
-        values = [jnp.asarray(state.local_estimators(power)) for power in self.powers]
-        return [jnp.ones_like(values[0]), *values]
+        with weighted_samples(state, machine_pow) as weights:
+            values = [jnp.asarray(state.local_estimators(power)) for power in self.powers]
+        ones = jnp.ones_like(values[0])
+        mass = ones.real / ones.size if weights is None else weights.reshape(ones.shape)
+        return [ones, *values], mass
 
 
 def _powers_of_difference(highest: int, centre: float, scale: float) -> np.ndarray:

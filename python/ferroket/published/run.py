@@ -140,7 +140,14 @@ class Run:
             raise SystemExit
 
     def conclude_energy(
-        self, state: Any, hamiltonian: Any, n_samples: int, *, lanczos_steps: int = 0, **facts: Any
+        self,
+        state: Any,
+        hamiltonian: Any,
+        n_samples: int,
+        *,
+        lanczos_steps: int = 0,
+        machine_pow: float | None = None,
+        **facts: Any,
     ) -> None:
         """The energy with more samples, and the last line.
 
@@ -150,15 +157,16 @@ class Run:
             n_samples: How many samples to take.
             lanczos_steps: How many Lanczos steps the state makes before; their coefficients have a quarter as many
                 samples of their own.
+            machine_pow: The power of |ψ| that these samples are drawn from, of :class:`LanczosStep`.
             facts: What else belongs into the log.
         """
         begin = time.perf_counter()
         if lanczos_steps:
             step = LanczosStep(hamiltonian, lanczos_steps)
             state.n_samples = n_samples // 4
-            coefficients = step.coefficients(state)
+            coefficients = step.coefficients(state, machine_pow=machine_pow)
             state.n_samples = n_samples
-            energy = step.expect(state, coefficients)
+            energy = step.expect(state, coefficients, machine_pow=machine_pow)
             facts["lanczos_steps"] = lanczos_steps
             facts["before"] = self.result.scale * float(state.expect(hamiltonian).mean.real)
         else:

@@ -1,4 +1,4 @@
-"""Updates from samples of another distribution than |ψ|²: importance sampling."""
+"""Importance sampling: samples of another power of the amplitudes than |ψ|², and their weights."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,20 +13,53 @@ import netket.jax as nkjax
 from ferroket._compat.netket import log_psi_of, sampled_by
 from ferroket.ansatz.determinants import with_primitives
 
+_OF_PROBABILITIES = 2
+"""The ``machine_pow`` of samples without weights."""
 
-@contextmanager
-def samples_of_power(state: Any, power: float) -> Iterator[jax.Array]:
-    """Has a state draw its samples from ``|ψ|^p`` instead, and gives the weights ``|ψ|^(2−p)``, with a sum of 1.
 
-    Its chains go on from where they are, and do so afterwards, for ``|ψ|²`` again.
+def power_of_samples(state: Any, machine_pow: float | None) -> float | None:
+    """The power p of samples of ``|ψ|^p``, if they have weights or aren't the state's own; None if neither.
 
     Args:
-        state: A :class:`netket.vqs.MCState`.
-        power: p, positive.
+        state: A variational state.
+        machine_pow: p; None for that of the state's sampler.
+
+    Raises:
+        ValueError: p isn't positive, or is given for a state without samples.
+    """
+    if not hasattr(state, "sampler"):
+        if machine_pow is not None:
+            raise ValueError(
+                f"machine_pow={machine_pow} is for samples, but {type(state).__name__} has none: leave it out"
+            )
+        return None
+    own = state.sampler.machine_pow
+    power = own if machine_pow is None else machine_pow
+    if not power > 0:
+        raise ValueError(f"machine_pow={power} must be positive: samples are drawn from |ψ|^machine_pow")
+    return None if own == power == _OF_PROBABILITIES else power
+
+
+@contextmanager
+def weighted_samples(state: Any, machine_pow: float | None) -> Iterator[jax.Array | None]:
+    """Has a state draw its samples from ``|ψ|^p`` instead, and gives the weights ``|ψ|^(2−p)``, with a sum of 1.
+
+    Its chains go on from where they are, and do so afterwards with the state's own sampler.
+
+    Args:
+        state: A variational state.
+        machine_pow: p; None for that of the state's sampler.
 
     Returns:
-        Weights of its samples, ``(Ns,)``.
+        Weights of its samples, ``(Ns,)``. None for the state's own samples, if these have no weights.
+
+    Raises:
+        ValueError: See :func:`power_of_samples`.
     """
+    power = power_of_samples(state, machine_pow)
+    if power is None:
+        yield None
+        return
     state.reset()
     try:
         with sampled_by(state, state.sampler.replace(machine_pow=power)):
