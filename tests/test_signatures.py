@@ -11,6 +11,7 @@ import ferroket as fk
 OF_SAMPLERS = ["sweep_size", "reset_chains", "n_chains", "n_chains_per_rank", "chunk_size", "machine_pow", "dtype"]
 PAIRS = ["clusters", "graph", "d_max"]
 OF_UPDATES = ["diag_shift", "proj_reg", "momentum", "linear_solver", "chunk_size_bwd", "mode", "use_ntk", "on_the_fly"]
+OWN = ["trust_region", "machine_pow", "diag_scale"]
 NAMES = {
     fk.sampler.MetropolisSampler: ["hilbert", "rule", *OF_SAMPLERS],
     fk.sampler.MetropolisLocal: ["hilbert", *OF_SAMPLERS],
@@ -18,7 +19,7 @@ NAMES = {
     fk.sampler.MetropolisFermionHop: ["hilbert", *PAIRS, "spin_symmetric", *OF_SAMPLERS],
     fk.sampler.MetropolisSiteExchange: ["hilbert", *PAIRS, "exchange", *OF_SAMPLERS],
     fk.sampler.MetropolisHamiltonian: ["hilbert", "hamiltonian", *OF_SAMPLERS],
-    fk.driver.VMC_SR: ["hamiltonian", "optimizer", "variational_state", "trust_region", *OF_UPDATES],
+    fk.driver.VMC_SR: ["hamiltonian", "optimizer", "variational_state", *OWN, *OF_UPDATES],
     fk.driver.Infidelity_SR: ["target_state", "optimizer", "variational_state", "operator", *OF_UPDATES],
 }
 """What NetKet 3.20.5 has as well; later ones may have more."""

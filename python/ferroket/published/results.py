@@ -119,8 +119,8 @@ RESULTS: dict[str, Result] = {
     ),
     "j1-j2-square-36": Result(
         "J1-J2, square 6×6, J2 = J1 / 2",
-        "singlet pairs, a Lanczos step",
-        "j1j2_square",
+        "pairs and an RBM, projected, a Lanczos step",
+        "j1j2_projected",
         _SITE,
         1 / 36,
         (

@@ -1,0 +1,1 @@
+../../../../examples/published/j1j2_projected.py
