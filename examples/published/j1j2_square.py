@@ -18,9 +18,8 @@ import optax
 
 from ferroket.published.run import Run
 
-run = Run("j1-j2-square-100", "j1-j2-square-36")
-SIDE, SAMPLES = {"j1-j2-square-100": (10, 2**15), "j1-j2-square-36": (6, 2**17)}[run.name]
-STEPS = 80 if run.short else 300
+run = Run("j1-j2-square-100")
+SIDE, STEPS = 10, 80 if run.short else 300
 
 graph = nk.graph.Square(SIDE, max_neighbor_order=2)
 sites = graph.n_nodes
@@ -54,4 +53,4 @@ driver = fk.driver.VMC_SR(
     mode="real",
 )
 driver = run.optimise(driver, STEPS)
-run.conclude_energy(driver.state, hamiltonian, n_samples=2**11 if run.short else SAMPLES, lanczos_steps=1)
+run.conclude_energy(driver.state, hamiltonian, n_samples=2**9 if run.short else 2**15, lanczos_steps=1)

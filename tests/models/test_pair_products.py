@@ -90,9 +90,11 @@ def check_momentum(psi):
     np.testing.assert_allclose(moved, CHARACTERS[1] * psi, atol=1e-12)
 
 
-def test_the_product_of_pairs_and_a_machine_is_projected():
+@pytest.mark.parametrize("parity", [None, 1, -1])
+def test_the_product_of_pairs_and_a_machine_is_projected(parity):
     machine = nk.models.RBM(param_dtype=float, kernel_init=jax.nn.initializers.normal(0.3))
-    model = fk.models.PairProduct(SPACE, symmetries=ROTATIONS, characters=CHARACTERS, correlations=machine)
+    settings = {"symmetries": ROTATIONS, "characters": CHARACTERS, "parity": parity}
+    model = fk.models.PairProduct(SPACE, **settings, correlations=machine)
     x = np.asarray(SPACE.all_states())
     variables = model.init(jax.random.key(5), x[:1])
     psi = np.exp(model.apply(variables, x))
@@ -104,7 +106,8 @@ def test_the_product_of_pairs_and_a_machine_is_projected():
         factor = np.exp(machine.apply({"params": params["correlations"]}, moved))
         f = matrix_of(model, params["pairs"])[np.ix_(both, both)]
         expected = expected + character * factor * condensate(f, 2, SPACE)
-    check(psi, expected)
+    flipped = SPACE.states_to_numbers(np.roll(x, SITES, axis=1))
+    check(psi, expected if parity is None else expected + parity * expected[flipped])
     check_momentum(psi)
 
 
@@ -197,6 +200,7 @@ def test_factors_are_their_definitions():
         {"translations": ROTATIONS},
         {"symmetries": ROTATIONS, "characters": CHARACTERS},
         {"symmetries": ROTATIONS, "characters": CHARACTERS, "correlations": nk.models.RBM(param_dtype=float)},
+        {"symmetries": ROTATIONS, "characters": CHARACTERS, "parity": 1},
         {"general": True},
         {"rotations": fk.models.spin_rotations(0, 2)},
     ],
@@ -280,6 +284,10 @@ def test_what_is_wrong_is_named():
         init(fk.models.PairProduct(SPACE, correlations=np.cos))
     with pytest.raises(ValueError, match="correlations are projected with pairs of unequal spins alone"):
         init(fk.models.PairProduct(SPACE, correlations=nk.models.RBM(), general=True))
+    with pytest.raises(ValueError, match=r"parity=2 must be 1 or -1, or None"):
+        init(fk.models.PairProduct(SPACE, parity=2))
+    with pytest.raises(ValueError, match="projected onto a parity with pairs of unequal spins alone"):
+        init(fk.models.PairProduct(SPACE, parity=1, rotations=fk.models.spin_rotations(0, 2)))
     with pytest.raises(ValueError, match=r"signs are 1 or −1, but got 1j"):
         init(fk.models.PairProduct(SPACE, general=True, signs=np.full((1, SITES), 1j)))
     with pytest.raises(ValueError, match=r"angles and weights of rotations are finite real numbers"):

@@ -79,7 +79,11 @@ MODELS = {
     "pairs with an RBM, projected, complex": fk.models.Product(
         (
             fk.models.PairProduct(
-                BALANCED, symmetries=RING[:3], correlations=nk.models.RBM(param_dtype=float), param_dtype=complex
+                BALANCED,
+                symmetries=RING[:3],
+                parity=-1,
+                correlations=nk.models.RBM(param_dtype=float),
+                param_dtype=complex,
             ),
             fk.models.Gutzwiller(BALANCED),
         )

@@ -37,6 +37,11 @@ class PairProduct(nn.Module):
     :math:`\psi(n) = \sum_g \chi_g \det f^g_{R_\uparrow R_\downarrow}` with
     :math:`f^g_{ij} = s_g(i)\, s_g(j)\, f_{g(i) g(j)}`.
 
+    With ``parity`` p of 1 or −1 it is projected onto ψ(n̄) = p ψ(n), too, with the spins of all fermions of n flipped
+    in n̄: the summands become twice as many. Where spins are fermions, one on each of L sites, p is that of the spins,
+    the eigenvalue of ∏ σˣ, times (−1)^(L/2). Symmetric f has the parity 1 by
+    itself, but not beside correlations.
+
     With ``rotations`` of all spins around the y axis it is projected onto a total spin, too, see
     :func:`spin_rotations`: then each summand pairs equal spins, and is a Pfaffian.
 
@@ -55,7 +60,7 @@ class PairProduct(nn.Module):
         ValueError: Alike, if there are no two spins with as many fermions, or, if it is general, an odd number of
             fermions; if translations or symmetries aren't permutations of the sites, or there are other numbers of
             characters or of signs; if rotations aren't pairs of an angle and a weight, or pairs are general beside
-            them; if there are correlations beside general pairs or rotations.
+            them; if there are correlations or a parity beside general pairs or rotations; if the parity isn't ±1.
     """
 
     hilbert: Any
@@ -78,6 +83,9 @@ class PairProduct(nn.Module):
     signs: Any = None
     """What each of the symmetries multiplies the creators on the sites with, s of 1 or −1, ``(G, L)``: translations
     have such where boundaries are antiperiodic. 1 by default."""
+
+    parity: int | None = None
+    """p, what the flip of the spins of all fermions multiplies ψ with; by default it isn't projected."""
 
     rotations: Any = None
     """Angles around the y axis that all spins are turned by, and their weights, ``(Q, 2)``, see
@@ -112,6 +120,7 @@ class PairProduct(nn.Module):
             )
         check_rotations(self)
         check_correlations(self)
+        check_parity(self)
         if self.hilbert.n_fermions and not n_parameters(self):
             raise ValueError("no pair is left: translations take each pair of modes to minus itself")
         self.pairs = self.param("pairs", self.kernel_init, (n_parameters(self),), self.param_dtype)
@@ -189,6 +198,19 @@ def check_correlations(model: PairProduct) -> None:
         )
 
 
+def check_parity(model: PairProduct) -> None:
+    """Raises an error unless a pair product's parity is one, or there is none."""
+    if model.parity is None:
+        return
+    if model.parity not in {1, -1}:
+        raise ValueError(f"parity={model.parity} must be 1 or -1, or None for no such projection")
+    if pairs_equal_spins(model):
+        raise ValueError(
+            "states are projected onto a parity with pairs of unequal spins alone: take general=False, no rotations, "
+            "which project onto a total spin, and so onto its parity"
+        )
+
+
 def pairs_equal_spins(model: PairProduct) -> bool:
     """Whether ψ is made of Pfaffians: pairs are general, or are turned."""
     return model.general or model.rotations is not None
@@ -229,21 +251,33 @@ def projection(model: PairProduct) -> tuple[np.ndarray, np.ndarray]:
 
 
 def mode_permutations(model: PairProduct) -> np.ndarray:
-    """Where each mode of both spins goes, for each of the symmetries: ``(G, 2 L)``."""
-    permutations = permutations_of(model.symmetries, model.hilbert.n_orbitals)
-    return np.concatenate([permutations, permutations + model.hilbert.n_orbitals], axis=1)
+    """Where each mode of both spins goes, for each of the summands but for rotations: ``(G, 2 L)``."""
+    first = permutations_of(model.symmetries, model.hilbert.n_orbitals)
+    second = first + model.hilbert.n_orbitals
+    permutations = np.concatenate([first, second], axis=1)
+    if model.parity is None:
+        return permutations
+    return np.concatenate([permutations, np.concatenate([second, first], axis=1)])
 
 
 def weights_of(model: PairProduct) -> np.ndarray:
-    """What the summands of ψ are multiplied with, ``(D,)``: characters, each times the weight of a rotation."""
+    """What the summands of ψ are multiplied with, ``(D,)``.
+
+    They are the characters, and those times the parity if there is one, or times the weight of each rotation.
+    """
     _, characters = projection(model)
+    if model.parity is not None:
+        return np.concatenate([characters, model.parity * characters])
     if model.rotations is None:
         return characters
     return (characters[:, None] * np.asarray(model.rotations)[:, 1]).reshape(-1)
 
 
 def pair_matrices(model: PairProduct, pairs: jax.Array) -> jax.Array:
-    """The matrices f of all symmetries, ``(G, L, L)``, or F of all summands and modes if they pair equal spins."""
+    """The matrices f of all summands, ``(D, L, L)``, or F of all summands and modes if they pair equal spins.
+
+    Where spins are flipped f is transposed.
+    """
     if pairs_equal_spins(model):
         return pair_matrices_of(pair_arguments(model, pairs))
     orbits, sign = pair_elements(model)
@@ -252,7 +286,8 @@ def pair_matrices(model: PairProduct, pairs: jax.Array) -> jax.Array:
     of_modes = _signs(model, permutations)
     sign = sign[where] * of_modes[:, :, None] * of_modes[:, None, :]
     f: jax.Array = pairs[orbits[where]]
-    return f * sign if (sign != 1).any() else f
+    f = f * sign if (sign != 1).any() else f
+    return f if model.parity is None else jnp.concatenate([f, f.swapaxes(-1, -2)])
 
 
 def pair_arguments(model: PairProduct, pairs: jax.Array) -> PairArguments:
