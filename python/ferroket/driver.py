@@ -5,7 +5,6 @@ all else: see :class:`netket.driver.VMC_SR` and NetKet's ``Infidelity_SR`` for t
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -14,7 +13,7 @@ from netket.utils import struct
 
 from ferroket._compat.netket import SR_DRIVERS, STEP_METHOD
 from ferroket._compat.signatures import with_arguments_of
-from ferroket.ansatz.importance import power_of_samples, weighted_samples, weighted_statistics
+from ferroket.ansatz.importance import power_of_samples, samples_of_power, weighted_statistics, weights_of_power
 from ferroket.natural_gradient.length import length_of_update
 from ferroket.natural_gradient.patching import step_with_options, with_our_updates
 
@@ -97,33 +96,37 @@ class VMC_SR(_WithOurUpdates):  # noqa: N801
 
     def _step(self) -> Any:
         """NetKet's step, with samples, weights and shifts that it doesn't know."""
-        with weighted_samples(self.state, self.machine_pow) as weights:
-            return self._bounded_step(weights)
+        power = power_of_samples(self.state, self.machine_pow)
+        weights: list[jax.Array] = []
 
-    def _bounded_step(self, weights: jax.Array | None) -> Any:
-        step = getattr(super(), STEP_METHOD)
-        if weights is not None or self.diag_scale is not None:
-            step = partial(step_with_options(_WithOurUpdates, partial(self._options, weights)), self)
-        result = step()
-        if self.trust_region is None:
-            return result
+        def options(log_psi: Any, local_energies: Any, parameters: Any, state: Any, samples: Any) -> dict[str, Any]:
+            found: dict[str, Any] = {}
+            if self.diag_scale is not None:
+                found["diag_scale"] = self._at_step(self.diag_scale)
+                _check_scale(found["diag_scale"])
+            if power is not None:
+                variables = {"params": parameters, **state}
+                found["weights"] = weights_of_power(log_psi, variables, samples, power, self.state.chunk_size)
+                weights.append(found["weights"])
+                self._loss_stats: Any = weighted_statistics(local_energies, found["weights"])
+            return found
+
+        with samples_of_power(self.state, power):
+            if power is None and self.diag_scale is None:
+                result = getattr(super(), STEP_METHOD)()
+            else:
+                result = step_with_options(_WithOurUpdates, options)(self)
+            if self.trust_region is not None:
+                self._bound(*weights)
+        return (self._loss_stats, self._dp) if isinstance(result, tuple) else self._dp
+
+    def _bound(self, weights: jax.Array | None = None) -> None:
+        """Makes an update that is longer than the trust region as long."""
         radius = self._at_step(self.trust_region)
         _check_radius(radius)
         length = length_of_update(self.state, self._dp, mode=self.mode, chunk_size=self.chunk_size_bwd, weights=weights)
         share = jnp.where(length > radius, radius / length, 1)
         self._dp: Any = jax.tree.map(lambda part: part * share.astype(part.real.dtype), self._dp)
-        return (*result[:-1], self._dp) if isinstance(result, tuple) else self._dp
-
-    def _options(self, weights: jax.Array | None, local_energies: jax.Array) -> dict[str, Any]:
-        """What the update has beside NetKet's settings; the statistics become those of the weighted samples."""
-        options: dict[str, Any] = {}
-        if self.diag_scale is not None:
-            options["diag_scale"] = self._at_step(self.diag_scale)
-            _check_scale(options["diag_scale"])
-        if weights is not None:
-            options["weights"] = weights
-            self._loss_stats: Any = weighted_statistics(local_energies, weights)
-        return options
 
     def _at_step(self, setting: Any) -> Any:
         return setting(self.step_count) if callable(setting) else setting

@@ -15,6 +15,7 @@ LOWEST = {
     "more axes": "JAX 0.8 slices by a gather",
     "all states": "NetKet 3.20 makes no FullSumState on a mesh",
     "full sum": "NetKet 3.20 makes no FullSumState on a mesh",
+    "full_sum": "NetKet 3.20 makes no FullSumState on a mesh",
     "Equinox": "NetKet 3.20 calls Equinox modules with a key",
     "test_subclasses": "NetKet 3.20 calls other methods of drivers",
     "test_not_a_number": "NetKet 3.20 logs other values",

@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 
 import ferroket as fk
 from ferroket._compat.netket import STEP_METHOD
-from ferroket.ansatz.importance import weighted_samples, weighted_statistics
+from ferroket.ansatz.importance import samples_of_power, weighted_statistics
 from support.variational_states import CHAIN, SPINS, random_like
 
 ISING = fk.operator.Ising(SPINS, CHAIN, h=0.7)
@@ -130,16 +130,16 @@ def test_chains_go_on() -> None:
     """The state keeps its chains and its sampler, and has no samples of another distribution left."""
     state = state_of("real")
     before = np.asarray(state.sampler_state.σ)
-    with weighted_samples(state, 1.5) as weights:
-        assert weights is not None
-        assert weights.shape == (64,)
-        assert float(weights.sum()) == pytest.approx(1, abs=1e-12)
+    with samples_of_power(state, 1.5):
+        assert state.sampler.machine_pow == 1.5
+        samples = state.samples
     assert state.sampler.machine_pow == 2
     assert state._samples is None
+    np.testing.assert_array_equal(np.asarray(state.sampler_state.σ).reshape(16, -1), np.asarray(samples)[:, -1])
     assert (np.asarray(state.sampler_state.σ) != before).any()
 
 
-def test_a_copy_goes_on_alike(tmp_path: Path) -> None:
+def test_checkpoints(tmp_path: Path) -> None:
     """Four steps are two and, from what is written down then, two more."""
     settings = {"machine_pow": 1.5, "diag_scale": lambda step: 0.1 / (1 + step)}
     whole = driver_of(state_of("real"), "real", **settings)
@@ -168,20 +168,19 @@ def test_momentum_is_held_by_the_same_shifts() -> None:
     """SPRING: the last update enters with λ + ε diag(S), the matrix that holds the next one to it."""
     name, momentum, scale = "real", 0.8, 0.3
     driver = driver_of(state_of(name), name, diag_scale=scale, momentum=momentum)
-    first = step(driver)
-    second = step(driver)  # the same samples, since the parameters haven't changed
-    state = state_of(name)
-    samples = state.samples.reshape(-1, SPINS.size)
-    weights = np.full(len(samples), 1 / len(samples))
-    rows = rows_of(state, name, samples)
-    plain = expected(rows, local_energies_of(state, samples), weights, scale)
-    np.testing.assert_allclose(first, plain, rtol=1e-8)
-    centred = rows[:, 0] - rows[:, 0].mean(axis=0)
-    tensor = centred.T @ centred / len(rows)
-    shifts = np.diag(SHIFT + scale * np.diag(tensor))
-    np.testing.assert_allclose(
-        second, plain + momentum * np.linalg.solve(tensor + shifts, shifts @ first), rtol=1e-8, atol=1e-12
-    )
+    expected_update = 0.0
+    for _ in range(2):
+        found = step(driver)
+        state = driver.state  # its parameters stay the same, and it has the samples of the step
+        samples = state.samples.reshape(-1, SPINS.size)
+        weights = np.full(len(samples), 1 / len(samples))
+        rows = rows_of(state, name, samples)
+        centred = rows[:, 0] - rows[:, 0].mean(axis=0)
+        tensor = centred.T @ centred / len(rows)
+        shifts = np.diag(SHIFT + scale * np.diag(tensor))
+        held = momentum * np.linalg.solve(tensor + shifts, shifts @ np.broadcast_to(expected_update, len(tensor)))
+        expected_update = expected(rows, local_energies_of(state, samples), weights, scale) + held
+        np.testing.assert_allclose(found, expected_update, rtol=1e-8, atol=1e-12)
 
 
 def test_a_trust_region_of_weighted_samples() -> None:
@@ -216,6 +215,9 @@ def test_what_does_not_go_together() -> None:
         driver_of(state_of("real", machine_pow=1.5), "real", use_ntk=True)
     with pytest.raises(ValueError, match=r"diag_scale=0\.1 and use_ntk=True don't go together"):
         driver_of(state_of("real"), "real", use_ntk=True, diag_scale=0.1)
+
+
+def test_no_power_of_a_full_sum() -> None:
     state = nk.vqs.FullSumState(SPINS, MODELS["real"][0])
     with pytest.raises(ValueError, match=r"machine_pow=1\.5 is for samples, but FullSumState has none"):
         driver_of(state, "real", machine_pow=1.5)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import netket as nk
 import netket.jax as nkjax
 
-from ferroket._compat.netket import log_psi_of, sampled_by
+from ferroket._compat.netket import sampled_by
 from ferroket.ansatz.determinants import with_primitives
 
 _OF_PROBABILITIES = 2
@@ -41,38 +41,40 @@ def power_of_samples(state: Any, machine_pow: float | None) -> float | None:
 
 
 @contextmanager
-def weighted_samples(state: Any, machine_pow: float | None) -> Iterator[jax.Array | None]:
-    """Has a state draw its samples from ``|ψ|^p`` instead, and gives the weights ``|ψ|^(2−p)``, with a sum of 1.
+def samples_of_power(state: Any, power: float | None) -> Iterator[None]:
+    """Has a state draw its samples from ``|ψ|^p``, as long as the context lasts.
 
     Its chains go on from where they are, and do so afterwards with the state's own sampler.
 
     Args:
         state: A variational state.
-        machine_pow: p; None for that of the state's sampler.
-
-    Returns:
-        Weights of its samples, ``(Ns,)``. None for the state's own samples, if these have no weights.
-
-    Raises:
-        ValueError: See :func:`power_of_samples`.
+        power: p, of :func:`power_of_samples`; None for the state's samples as they are.
     """
-    power = power_of_samples(state, machine_pow)
     if power is None:
-        yield None
+        yield
         return
     state.reset()
     try:
         with sampled_by(state, state.sampler.replace(machine_pow=power)):
-            samples = state.samples.reshape(-1, state.hilbert.size)
-        yield _weights(log_psi_of(state), state.variables, samples, power, chunk_size=state.chunk_size)
+            yield
     finally:
         state.reset()
 
 
 @partial(jax.jit, static_argnames=("log_psi", "chunk_size"))
-def _weights(
+def weights_of_power(
     log_psi: Callable[..., Any], variables: Any, samples: jax.Array, power: Any, chunk_size: int | None
 ) -> jax.Array:
+    """The weights ``|ψ|^(2−p)`` of samples of ``|ψ|^p``, with a sum of 1, ``(Ns,)``.
+
+    Args:
+        log_psi: ``log_psi(variables, x)`` for ``x (Ns, N)`` gives ``(Ns,)``.
+        variables: Those of the model.
+        samples: ``(Ns, N)``, sharded along the first axis.
+        power: p.
+        chunk_size: How many samples a device evaluates at once.
+    """
+
     def modulus(x: jax.Array) -> jax.Array:
         values: jax.Array = with_primitives(log_psi)(variables, x).real
         return values

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import netket as nk
 import numpy as np
 
-from ferroket.ansatz.importance import weighted_samples
+from ferroket._compat.netket import log_psi_of
+from ferroket.ansatz.importance import power_of_samples, samples_of_power, weights_of_power
 from ferroket.operator.algebra.combining import power
 
 _DEGENERATE = 1e-12
@@ -115,11 +116,15 @@ class LanczosStep:
         """``e_k`` of the samples for k from 0 on, and the weights, with a sum of 1; each ``(chains, length)``."""
         if not isinstance(state, nk.vqs.MCState):
             raise TypeError(f"Lanczos steps take samples of |ψ|²: give an MCState, and no {type(state).__name__}")
-        with weighted_samples(state, machine_pow) as weights:
-            values = [jnp.asarray(state.local_estimators(power)) for power in self.powers]
+        power = power_of_samples(state, machine_pow)
+        with samples_of_power(state, power):
+            values = [jnp.asarray(state.local_estimators(operator)) for operator in self.powers]
+            samples = state.samples.reshape(-1, state.hilbert.size)
         ones = jnp.ones_like(values[0])
-        mass = ones.real / ones.size if weights is None else weights.reshape(ones.shape)
-        return [ones, *values], mass
+        if power is None:
+            return [ones, *values], ones.real / ones.size
+        weights = weights_of_power(log_psi_of(state), state.variables, samples, power, state.chunk_size)
+        return [ones, *values], weights.reshape(ones.shape)
 
 
 def _powers_of_difference(highest: int, centre: float, scale: float) -> np.ndarray:

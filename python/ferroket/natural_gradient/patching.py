@@ -119,12 +119,12 @@ def with_our_updates(driver: type[Driver]) -> type[Driver]:
     return driver
 
 
-def step_with_options(kind: type, options: Callable[[jax.Array], Mapping[str, Any]]) -> Callable[[Any], Any]:
+def step_with_options(kind: type, options: Callable[..., Mapping[str, Any]]) -> Callable[[Any], Any]:
     """A step whose update is :func:`.vmc_sr.update_by_qgt` with options of which NetKet's drivers know nothing.
 
     Args:
         kind: The class of drivers whose step it is otherwise.
-        options: Called with the local energies, gives the options.
+        options: Called with the positional arguments of an update, gives the options.
 
     Returns:
         The step, called with a driver that has ``use_ntk=False``. It raises ``NotImplementedError`` for a network
@@ -138,8 +138,8 @@ def step_with_options(kind: type, options: Callable[[jax.Array], Mapping[str, An
                 "weighted samples and diag_scale take the log-derivatives of this package, but "
                 f"{'; '.join(map(str, found.reasons))}: leave machine_pow and diag_scale out"
             )
-        settings |= options(local_energies)
-        return update_by_qgt(log_psi, local_energies, parameters, state, samples, **settings)
+        arguments = log_psi, local_energies, parameters, state, samples
+        return update_by_qgt(*arguments, **{**settings, **options(*arguments)})
 
     return step_with(kind, {"sr": update})
 
