@@ -204,7 +204,12 @@ def test_short_runs(name: str, tmp_path: Path) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("name", "recorded", "made"),
-    [("heisenberg-square-100-deep", 3, 23), ("heisenberg-triangular-36", 62, 62), ("hubbard-cylinder-64", 64, 64)],
+    [
+        ("heisenberg-square-100-deep", 3, 23),
+        ("heisenberg-triangular-36", 62, 62),
+        ("hubbard-cylinder-64", 64, 64),
+        ("j1-j2-square-100", 80, 80),
+    ],
 )
 def test_short_runs_with_stages(name: str, recorded: int, made: int, tmp_path: Path) -> None:
     """Energies of a smaller system that comes first aren't in the log, and its cost is."""

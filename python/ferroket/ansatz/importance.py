@@ -11,6 +11,7 @@ import netket as nk
 import netket.jax as nkjax
 
 from ferroket._compat.netket import sampled_by
+from ferroket._compat.sharding import on_each_device
 from ferroket.ansatz.determinants import with_primitives
 
 _OF_PROBABILITIES = 2
@@ -75,12 +76,15 @@ def weights_of_power(
         chunk_size: How many samples a device evaluates at once.
     """
 
-    def modulus(x: jax.Array) -> jax.Array:
-        values: jax.Array = with_primitives(log_psi)(variables, x).real
-        return values
+    def moduli(variables: Any, samples: jax.Array) -> jax.Array:
+        def modulus(x: jax.Array) -> jax.Array:
+            values: jax.Array = with_primitives(log_psi)(variables, x).real
+            return values
 
-    logs = (2 - power) * nkjax.apply_chunked(modulus, chunk_size=chunk_size, axis_0_is_sharded=True)(samples)
-    return jax.nn.softmax(logs)
+        of_all: jax.Array = nkjax.apply_chunked(modulus, chunk_size=chunk_size, axis_0_is_sharded=False)(samples)
+        return of_all
+
+    return jax.nn.softmax((2 - power) * on_each_device(moduli, (False, True))(variables, samples))
 
 
 def weighted_statistics(local_values: jax.Array, weights: jax.Array) -> nk.stats.Stats:

@@ -27,11 +27,12 @@ def length_of_update(
         update,
         mode=mode,
         pdf=weights if is_sampled else state.probability_distribution(),
+        is_sharded=is_sampled,
         chunk_size=chunk_size,
     )
 
 
-@partial(jax.jit, static_argnames=("log_psi", "mode", "chunk_size"))
+@partial(jax.jit, static_argnames=("log_psi", "mode", "is_sharded", "chunk_size"))
 def fubini_study_length(
     log_psi: Callable[..., Any],
     parameters: Any,
@@ -41,6 +42,7 @@ def fubini_study_length(
     *,
     mode: str,
     pdf: jax.Array | None = None,
+    is_sharded: bool = True,
     chunk_size: int | None = None,
 ) -> jax.Array:
     """√(δθ† S δθ) for the quantum geometric tensor S: the standard deviation of the change of ln ψ along an update.
@@ -53,6 +55,7 @@ def fubini_study_length(
         update: δθ, like the parameters.
         mode: ``real`` for the change of the modulus alone, ``complex`` for that of the phase, too.
         pdf: Weights ``(Ns,)`` whose sum is 1; by default all are the same.
+        is_sharded: Whether each device has samples of its own.
         chunk_size: How many samples are differentiated at once.
     """
 
@@ -68,7 +71,7 @@ def fubini_study_length(
         of_all: jax.Array = nkjax.apply_chunked(changed, chunk_size=chunk_size, axis_0_is_sharded=False)(samples)
         return of_all
 
-    if pdf is None:
+    if is_sharded:
         changes = on_each_device(changes, (False, False, False, True))
     change = changes(parameters, model_state, update, samples)
     if mode == "real":
