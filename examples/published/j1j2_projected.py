@@ -22,7 +22,7 @@ from ferroket.published.run import Run
 
 run = Run("j1-j2-square-36")
 SIDE, SITES = 6, 36
-PAIR_STEPS, FIRST_STEPS, STEPS, SAMPLES = (40, 4, 2, 2**9) if run.short else (200, 100, 800, 2**13)
+PAIR_STEPS, FIRST_STEPS, STEPS, SAMPLES = (40, 4, 2, 2**8) if run.short else (200, 100, 800, 2**13)
 # A short run stays close to the pairs; a long one leaves them sooner with a machine that matters from the beginning.
 WEIGHTS = 0.01 if run.short else 0.1
 

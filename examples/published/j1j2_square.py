@@ -19,7 +19,7 @@ import optax
 from ferroket.published.run import Run
 
 run = Run("j1-j2-square-100")
-SIDE, STEPS = 10, 80 if run.short else 300
+SIDE, STEPS = 10, 60 if run.short else 300
 
 graph = nk.graph.Square(SIDE, max_neighbor_order=2)
 sites = graph.n_nodes
@@ -53,4 +53,4 @@ driver = fk.driver.VMC_SR(
     mode="real",
 )
 driver = run.optimise(driver, STEPS)
-run.conclude_energy(driver.state, hamiltonian, n_samples=2**9 if run.short else 2**15, lanczos_steps=1)
+run.conclude_energy(driver.state, hamiltonian, n_samples=2**8 if run.short else 2**15, lanczos_steps=1)

@@ -208,7 +208,7 @@ def test_short_runs(name: str, tmp_path: Path) -> None:
         ("heisenberg-square-100-deep", 3, 23),
         ("heisenberg-triangular-36", 62, 62),
         ("hubbard-cylinder-64", 64, 64),
-        ("j1-j2-square-100", 80, 80),
+        ("j1-j2-square-100", 60, 60),
     ],
 )
 def test_short_runs_with_stages(name: str, recorded: int, made: int, tmp_path: Path) -> None:
