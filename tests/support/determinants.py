@@ -81,7 +81,7 @@ MODELS = {
             fk.models.PairProduct(
                 BALANCED,
                 symmetries=RING[:3],
-                parity=-1,
+                parity=1,
                 correlations=nk.models.RBM(param_dtype=float),
                 param_dtype=complex,
             ),
