@@ -109,6 +109,11 @@ def test_the_product_of_pairs_and_a_machine_is_projected(parity):
     flipped = SPACE.states_to_numbers(np.roll(x, SITES, axis=1))
     check(psi, expected if parity is None else expected + parity * expected[flipped])
     check_momentum(psi)
+    squared = total_spin_squared(SPACE)  # of four fermions S is 0, 1 or 2
+    if parity == 1:
+        np.testing.assert_allclose(squared @ squared @ psi, 6 * squared @ psi, atol=1e-11)
+    if parity == -1:
+        np.testing.assert_allclose(squared @ psi, 2 * psi, atol=1e-12)
 
 
 def total_spin_squared(space) -> np.ndarray:

@@ -115,7 +115,7 @@ class LanczosStep:
     def _local_values(self, state: Any, machine_pow: float | None) -> tuple[list[Any], jax.Array]:
         """``e_k`` of the samples for k from 0 on, and the weights, with a sum of 1; each ``(chains, length)``."""
         if not isinstance(state, nk.vqs.MCState):
-            raise TypeError(f"Lanczos steps take samples of |ψ|²: give an MCState, and no {type(state).__name__}")
+            raise TypeError(f"Lanczos steps take samples: give an MCState, and no {type(state).__name__}")
         power = power_of_samples(state, machine_pow)
         with samples_of_power(state, power):
             values = [jnp.asarray(state.local_estimators(operator)) for operator in self.powers]

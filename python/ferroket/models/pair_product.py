@@ -37,9 +37,8 @@ class PairProduct(nn.Module):
     :math:`\psi(n) = \sum_g \chi_g \det f^g_{R_\uparrow R_\downarrow}` with
     :math:`f^g_{ij} = s_g(i)\, s_g(j)\, f_{g(i) g(j)}`.
 
-    With ``parity`` p of 1 or −1 it is projected onto ψ(n̄) = p ψ(n), too, with the spins of all fermions of n flipped
-    in n̄: the summands become twice as many. Where spins are fermions, one on each of L sites, p is that of the spins,
-    the eigenvalue of ∏ σˣ, times (−1)^(L/2). Symmetric f has the parity 1 by
+    With ``parity`` p of 1 or −1 it is projected onto an even or odd total spin S, p = (−1)^S, by ψ(n̄) = p ψ(n), where
+    the spins of all fermions of n are flipped in n̄: the summands become twice as many. Symmetric f has the parity 1 by
     itself, but not beside correlations.
 
     With ``rotations`` of all spins around the y axis it is projected onto a total spin, too, see
@@ -85,7 +84,7 @@ class PairProduct(nn.Module):
     have such where boundaries are antiperiodic. 1 by default."""
 
     parity: int | None = None
-    """p, what the flip of the spins of all fermions multiplies ψ with; by default it isn't projected."""
+    """p = (−1)^S of the total spin S that is projected onto; by default none is."""
 
     rotations: Any = None
     """Angles around the y axis that all spins are turned by, and their weights, ``(Q, 2)``, see
